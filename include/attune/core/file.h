@@ -1,0 +1,52 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace attune {
+
+// The whole file as bytes. Throws IoError: missing, a directory, unreadable.
+[[nodiscard]] std::string read_file(const std::filesystem::path& path);
+
+// Replaces a file atomically: temporary `<path>.tmp` beside it, write, fsync, rename, fsync of the
+// directory. A temporary that a killed process left behind is replaced. On any failure (disk full,
+// size limit, directory gone) throws IoError, leaves the old file as it was and removes the
+// temporary; only where the last fsync fails is the new file in place already. A process that may
+// meet a size limit must ignore SIGXFSZ to get the error.
+void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
+
+// Appends whole lines to a log; every line is handed to the system at once, sync() reaches the
+// disk.
+class LineLog final {
+ public:
+  // Opens for appending, creates the file. Throws IoError.
+  explicit LineLog(const std::filesystem::path& path);
+  ~LineLog();
+  LineLog(const LineLog&) = delete;
+  LineLog& operator=(const LineLog&) = delete;
+
+  // Throws IoError naming the file and the reason (a full disk); a part of the line may then be in
+  // the file.
+  void write(std::string_view line_without_newline);
+  void sync();
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_;
+};
+
+// Holds a run directory for one process (flock on `<directory>/.lock`). Throws IoError where
+// another one holds it.
+class DirectoryLock final {
+ public:
+  explicit DirectoryLock(const std::filesystem::path& directory);
+  ~DirectoryLock();
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace attune

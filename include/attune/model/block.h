@@ -1,0 +1,40 @@
+#pragma once
+
+#include <optional>
+
+#include "attune/model/transformer_config.h"
+#include "attune/nn/dropout.h"
+#include "attune/nn/feed_forward.h"
+#include "attune/nn/multi_head_attention.h"
+#include "attune/nn/norm.h"
+
+namespace attune {
+
+// One layer of a transformer:
+//   pre-norm    x = x + attention(norm_1(x));     x = x + ffn(norm_2(x))       (Radford et al.
+//   2019) post-norm   x = norm_1(x + attention(x));     x = norm_2(x + ffn(x))       (Vaswani et
+//   al. 2017)
+// Without residual the "x +" is left out, without ffn the second half.
+class Block final {
+ public:
+  Block(const Scope& scope, const TransformerConfig& config, const PositionalEncoding& encoding,
+        const InitScheme& init, int layer);
+  // x: [batch, time, model] -> [batch, time, model]
+  [[nodiscard]] Var operator()(const Var& x, const PositionContext& context,
+                               const Pass& pass) const;
+
+ private:
+  [[nodiscard]] Var add_branch(const Var& x, const Var& branch) const;
+
+  bool residual_;
+  NormPosition norm_position_;
+  int layer_;
+  Norm norm_1_;
+  MultiHeadAttention attention_;
+  Dropout attention_dropout_;
+  std::optional<Norm> norm_2_;
+  std::optional<FeedForward> ffn_;
+  std::optional<Dropout> ffn_dropout_;
+};
+
+}  // namespace attune

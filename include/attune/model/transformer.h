@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "attune/autodiff/parameter.h"
+#include "attune/model/block.h"
+#include "attune/model/transformer_config.h"
+#include "attune/nn/embedding.h"
+#include "attune/nn/kv_cache.h"
+#include "attune/ops/loss.h"
+
+namespace attune {
+
+// Token ids side by side, row-major.
+struct TokenBatch {
+  std::span<const std::int32_t> tokens;  // [batch, time]
+  std::int64_t batch = 0;
+  std::int64_t time = 0;
+};
+
+// A decoder-only transformer (Radford et al. 2019): token embedding, positions, blocks, final norm
+// (pre-norm models), head. Owns its parameters. Usable from several threads at once, each with a
+// Pass of its own.
+class Transformer final {
+ public:
+  // Throws ConfigError where the configuration does not fit together.
+  Transformer(const TransformerConfig& config, std::uint64_t seed, DType dtype = DType::float32);
+
+  [[nodiscard]] const TransformerConfig& config() const { return config_; }
+  [[nodiscard]] ParameterStore& parameters() { return store_; }
+  [[nodiscard]] const ParameterStore& parameters() const { return store_; }
+  [[nodiscard]] DType dtype() const { return dtype_; }
+  [[nodiscard]] const PositionalEncoding& encoding() const { return *encoding_; }
+
+  // What the head reads: [batch, time, model].
+  [[nodiscard]] Var hidden(const TokenBatch& batch, const Pass& pass) const;
+  // hidden [..., model] -> logits [..., vocabulary]
+  [[nodiscard]] Var head(const Var& hidden, const Pass& pass) const;
+  // [batch, time, vocabulary]
+  [[nodiscard]] Var logits(const TokenBatch& batch, const Pass& pass) const;
+  // Cross entropy at scored targets, [batch, time]; logits are computed nowhere else. Where given,
+  // row_correct has one flag for each scored target, in order: whether its largest logit is the
+  // target.
+  [[nodiscard]] CrossEntropy loss(const TokenBatch& batch, std::span<const std::int32_t> targets,
+                                  const Pass& pass, double label_smoothing = 0,
+                                  std::span<std::uint8_t> row_correct = {}) const;
+
+  // An empty cache for this model.
+  [[nodiscard]] KvCache make_cache(std::int64_t batch, std::int64_t capacity) const;
+
+ private:
+  [[nodiscard]] PositionContext positions_of(const TokenBatch& batch, const Pass& pass) const;
+
+  TransformerConfig config_;
+  DType dtype_;
+  ParameterStore store_;
+  std::optional<Embedding> token_embedding_;
+  std::unique_ptr<PositionalEncoding> encoding_;
+  std::optional<Dropout> embedding_dropout_;
+  std::vector<Block> blocks_;
+  std::optional<Norm> final_norm_;
+  std::optional<Linear> head_;  // none: tied to the token embedding
+};
+
+}  // namespace attune

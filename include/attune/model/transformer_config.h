@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "attune/nn/feed_forward.h"
+#include "attune/nn/norm.h"
+
+namespace attune {
+
+// A field that was not given and follows another one until resolved() fills it.
+inline constexpr double kFollows = -1;
+
+enum class NormPosition : std::uint8_t { pre, post };
+
+// The shape of a decoder-only transformer. Every field is an option of `attune train`.
+struct TransformerConfig {
+  std::int64_t vocabulary = 65;
+  std::int64_t block_size = 64;  // largest context in tokens: the length of a table of learned
+                                 // positions; 0: as the task needs
+  std::int64_t n_layer = 4;
+  std::int64_t n_head = 4;
+  std::int64_t n_embd = 128;   // width of the residual stream
+  std::int64_t head_dim = 0;   // width of a head's queries and keys; 0: n_embd / n_head
+  std::int64_t value_dim = 0;  // width of a head's values; 0: head_dim
+  std::int64_t d_ff = 0;       // hidden width of the feed-forward layer; 0: 4 * n_embd
+  Activation activation = Activation::gelu;
+  bool ffn = true;       // false: attention-only blocks
+  bool residual = true;  // false: no skip connections (to study rank collapse)
+  NormKind norm = NormKind::layernorm;
+  NormPosition norm_position = NormPosition::pre;
+  std::string positions = "learned";    // a registered positional encoding
+  std::string mask = "causal";          // causal or none
+  double attention_scale = 0;           // factor on the scores; 0: 1/sqrt(head_dim)
+  bool bias = false;                    // biases in linear maps and layer norms
+  bool tie_head = true;                 // the output head is the token embedding's table
+  std::string init = "gpt2";            // a registered initialisation
+  double init_std = 0.02;               // standard deviation of gpt2's weights and of embeddings
+  double dropout = 0;                   // on embeddings, attention outputs and feed-forward outputs
+  double attention_dropout = kFollows;  // on attention weights; kFollows: equal to dropout
+
+  // Fills head_dim, value_dim, d_ff and attention_dropout. Throws ConfigError naming the option,
+  // the value found and what was expected where a field is outside its domain or fields do not fit
+  // each other. Names of positions and initialisations are checked where they are looked up.
+  [[nodiscard]] TransformerConfig resolved() const;
+};
+
+}  // namespace attune

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "attune/nn/pass.h"
+#include "attune/nn/scope.h"
+
+namespace attune {
+
+// A table of vectors. Parameter: weight [rows, model], decays.
+class Embedding final {
+ public:
+  Embedding(const Scope& scope, std::int64_t rows, std::int64_t model, const InitScheme& init);
+  // indices of `shape` -> shape + [model]. Throws ValueError for an index outside the table.
+  [[nodiscard]] Var operator()(std::span<const std::int32_t> indices, const Shape& shape,
+                               const Pass& pass) const;
+  [[nodiscard]] const Parameter& weight() const { return weight_; }
+
+ private:
+  const Parameter& weight_;
+};
+
+}  // namespace attune

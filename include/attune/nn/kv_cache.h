@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "attune/array/array.h"
+#include "attune/nn/positions.h"
+
+namespace attune {
+
+// Keys and values of the tokens a model has already read, layer by layer: a mutable buffer with a
+// capacity, of which the first `filled` tokens are valid. A pass appends its tokens to every layer
+// and then advances once.
+class KvCache final {
+ public:
+  KvCache(int layers, std::int64_t batch, std::int64_t capacity, std::int64_t key_width,
+          std::int64_t value_width, DType dtype);
+
+  [[nodiscard]] std::int64_t batch() const { return batch_; }
+  [[nodiscard]] std::int64_t capacity() const { return capacity_; }
+  [[nodiscard]] std::int64_t filled() const { return filled_; }
+  [[nodiscard]] const Positions& positions() const { return positions_; }  // of the filled tokens
+
+  // Writes keys [batch, time, key_width] and values [batch, time, value_width] behind the filled
+  // part of a layer. Throws ValueError, before anything is written, where they do not fit.
+  void append(int layer, const Array& keys, const Array& values);
+  // The keys and values of a layer with `time` tokens behind the filled part: [batch, filled +
+  // time, width].
+  [[nodiscard]] Array keys(int layer, std::int64_t time) const;
+  [[nodiscard]] Array values(int layer, std::int64_t time) const;
+  // Counts the appended tokens as filled.
+  void advance(const Positions& positions);
+  // Forgets all tokens.
+  void clear();
+
+ private:
+  struct Layer {
+    Array keys;    // [batch, capacity, key_width]
+    Array values;  // [batch, capacity, value_width]
+  };
+  [[nodiscard]] Array head_of(const Array& buffer, std::int64_t time) const;
+
+  std::int64_t batch_;
+  std::int64_t capacity_;
+  std::int64_t filled_ = 0;
+  Positions positions_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace attune

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+#include "attune/nn/pass.h"
+#include "attune/nn/scope.h"
+
+namespace attune {
+
+enum class NormKind : std::uint8_t { layernorm, rmsnorm, none };
+
+// Normalises the last axis. Parameters: gain [width], starts at 1; shift [width] where asked for
+// (layernorm only), starts at 0; neither decays. Kind none is the identity without parameters.
+class Norm final {
+ public:
+  Norm(const Scope& scope, NormKind kind, std::int64_t width, bool shift);
+  // x: [..., width] -> [..., width]
+  [[nodiscard]] Var operator()(const Var& x, const Pass& pass) const;
+
+ private:
+  NormKind kind_;
+  const Parameter* gain_ = nullptr;
+  const Parameter* shift_ = nullptr;
+};
+
+}  // namespace attune

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attune/nn/pass.h"
+#include "attune/nn/scope.h"
+
+namespace attune {
+
+// cos and sin of a rotation's angles, [1 or batch, time, rotated / 2].
+struct Rotation {
+  Array cosines;
+  Array sines;
+};
+
+// What an encoding makes of the positions of one forward pass, once, for all layers.
+struct PositionContext {
+  Positions query;          // positions of the tokens of this pass
+  Positions key;            // positions of all keys: those in the cache, then the query's
+  Rotation query_rotation;  // null arrays where the encoding does not rotate
+  Rotation key_rotation;
+  Var score_bias;  // [1 or batch, heads, query, key], added to the scaled scores, or null
+};
+
+// What a KV-cache may hold under an encoding.
+enum class CachePolicy : std::uint8_t {
+  transformed_keys,  // keys as the encoding transformed them, once and for all
+  raw_keys,          // keys before the transform; it is applied again to all of them at every step
+};
+
+// How a model knows where a token stands. One scheme is one final class in one file. Position may
+// enter at any of these points; a scheme overrides those it uses. Positions are explicit integers
+// everywhere, never an index in the array.
+class PositionalEncoding {
+ public:
+  virtual ~PositionalEncoding() = default;
+
+  [[nodiscard]] virtual std::string_view name() const = 0;
+
+  // Prepares what the layers will need: rotations, a score bias.
+  virtual void prepare(PositionContext& context, const Pass& pass) const {
+    static_cast<void>(context), static_cast<void>(pass);
+  }
+  // Embed-add: token embeddings [batch, time, model] -> the same shape.
+  [[nodiscard]] virtual Var embed(const Var& x, const Positions& positions,
+                                  const Pass& pass) const {
+    static_cast<void>(positions), static_cast<void>(pass);
+    return x;
+  }
+  // Query and key transform: x [batch, time, heads * head_dim] -> the same shape.
+  [[nodiscard]] virtual Var transform_query(const Var& x, std::int64_t heads,
+                                            const PositionContext& context) const {
+    static_cast<void>(heads), static_cast<void>(context);
+    return x;
+  }
+  [[nodiscard]] virtual Var transform_key(const Var& x, std::int64_t heads,
+                                          const PositionContext& context) const {
+    static_cast<void>(heads), static_cast<void>(context);
+    return x;
+  }
+
+  // Terms that depend on content; a scheme that has one takes the composed attention instead of the
+  // fused kernel.
+  [[nodiscard]] virtual bool depends_on_content() const { return false; }
+  // Added to the scaled scores [batch, heads, query, key], or null; `scores` are those without it.
+  [[nodiscard]] virtual Var content_bias(const Var& query, const Var& scores, int layer,
+                                         const PositionContext& context, const Pass& pass) const {
+    static_cast<void>(query), static_cast<void>(scores), static_cast<void>(layer);
+    static_cast<void>(context), static_cast<void>(pass);
+    return {};
+  }
+  // Added to the heads' outputs [batch, query, heads * value_dim], or null; pattern [batch, heads,
+  // query, key].
+  [[nodiscard]] virtual Var value_term(const Var& pattern, int layer,
+                                       const PositionContext& context, const Pass& pass) const {
+    static_cast<void>(pattern), static_cast<void>(layer), static_cast<void>(context),
+        static_cast<void>(pass);
+    return {};
+  }
+
+  [[nodiscard]] virtual CachePolicy cache_policy() const { return CachePolicy::transformed_keys; }
+  // Positions beyond this throw; 0: none do.
+  [[nodiscard]] virtual std::int64_t position_limit() const { return 0; }
+  // Whether scores depend on positions through key - query alone.
+  [[nodiscard]] virtual bool is_shift_invariant() const { return true; }
+};
+
+struct PositionalConfig {
+  std::int64_t model = 128;
+  std::int64_t heads = 4;
+  std::int64_t head_dim = 32;
+  std::int64_t block_size = 64;  // trained length: table size of learned positions
+  bool causal = true;
+};
+
+// Makes a registered scheme with its parameters below `scope`. Throws ConfigError for an unknown
+// name, with the nearest ones, and for a width that the scheme cannot serve.
+[[nodiscard]] std::unique_ptr<PositionalEncoding> make_positional_encoding(
+    std::string_view name, const Scope& scope, const PositionalConfig& config,
+    const InitScheme& init);
+
+struct EncodingInfo {
+  std::string name;
+  std::string description;
+};
+[[nodiscard]] std::vector<EncodingInfo> list_encodings();
+
+}  // namespace attune

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "attune/autodiff/var.h"
+
+namespace attune {
+
+// condition ? a : b, element-wise with broadcasting; the condition is an array of 0 and 1 (any
+// other value counts as 1) of the operands' dtype. What is not selected gets gradient 0, whatever
+// the gradient there: 0 * inf cannot arise.
+[[nodiscard]] Var where(const Array& condition, const Var& a, const Var& b);
+
+// Rows of a table: table [rows, ...], indices of `shape` -> shape + [...]. The gradient is a
+// scatter-add, repeated indices add up. Throws ValueError naming index and place outside [0, rows).
+[[nodiscard]] Var gather_rows(const Var& table, std::span<const std::int32_t> indices,
+                              const Shape& shape);
+
+}  // namespace attune

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "attune/core/dtype.h"
+#include "attune/model/transformer_config.h"
+#include "attune/optim/optimizer.h"
+#include "attune/optim/schedule.h"
+#include "attune/task/task.h"
+
+namespace attune {
+
+// Everything that decides a training run. The option table (train/options.h) documents each field.
+struct RunConfig {
+  TaskOptions task;
+  TransformerConfig model;
+
+  std::int64_t batch_size = 12;  // examples in a micro-batch
+  std::int64_t grad_accum = 1;   // micro-batches in a step
+  std::int64_t shards = 4;       // parts a batch is split into; fixes the result, unlike threads
+  std::int64_t train_size = 0;   // distinct training examples; 0: endless
+  std::int64_t max_iters = 2000;
+  double label_smoothing = 0;
+
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  double grad_clip = 1.0;  // largest global gradient norm; 0: off
+  bool skip_nonfinite = false;
+
+  std::int64_t eval_interval =
+      250;  // steps between evaluations; step 0 and the last are always evaluated
+  std::int64_t eval_iters = 20;          // batches of an evaluation
+  std::int64_t log_interval = 10;        // steps between training lines
+  std::int64_t attention_interval = 50;  // steps between records of attention; 0: none
+  std::int64_t save_interval = 0;        // steps between checkpoints; 0: at each evaluation
+  double target_accuracy = 0;            // stop at this accuracy at an evaluation; 0: off
+  double target_loss = 0;                // stop at this validation loss at an evaluation; 0: off
+  double time_budget_seconds = 0;        // stop after this time; 0: off
+
+  DType dtype = DType::float32;
+  std::int64_t seed = 1337;
+
+  // Not part of config.toml: where and how a run happens, not what it computes.
+  std::int64_t threads = 0;  // 0: physical cores available
+  std::string out_dir;       // empty: runs/TASK-NUMBER
+  bool resume = false;
+
+  // The documented defaults of a task. Throws ConfigError for an unknown task.
+  [[nodiscard]] static RunConfig defaults_for(const std::string& task);
+  // Fills what follows from other fields (lr_decay_iters, min_lr, attention dropout, head_dim, ...)
+  // and checks all of it. Throws ConfigError naming the option, the value found and what was
+  // expected.
+  [[nodiscard]] RunConfig resolved() const;
+};
+
+}  // namespace attune

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "attune/core/file.h"
+
+namespace attune {
+
+// The directory of a training run and its files; locked while the run goes on.
+class RunDirectory final {
+ public:
+  // A new run: creates `path`, or runs/TASK-NUMBER with the first free number where path is empty.
+  // Throws ConfigError where it already holds a run ("... already holds a run; continue it with
+  // --resume"), IoError where it cannot be written.
+  [[nodiscard]] static RunDirectory create(const std::filesystem::path& path,
+                                           const std::string& task);
+  // A run to continue, with or without a checkpoint yet. Throws ConfigError where there is none.
+  [[nodiscard]] static RunDirectory open(const std::filesystem::path& path);
+  // Whether the directory holds a run: a config.toml or a checkpoint.
+  [[nodiscard]] static bool holds_run(const std::filesystem::path& path);
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] std::filesystem::path config() const { return path_ / "config.toml"; }
+  [[nodiscard]] std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
+  [[nodiscard]] std::filesystem::path attention() const { return path_ / "attention.jsonl"; }
+  [[nodiscard]] std::filesystem::path checkpoint() const {
+    return path_ / "checkpoint.safetensors";
+  }
+  [[nodiscard]] std::filesystem::path summary() const { return path_ / "summary.json"; }
+
+  // Drops every line of metrics.jsonl and attention.jsonl whose "step" is at or beyond `step`, and
+  // a torn last line; atomically. Resuming at a checkpoint of `step` will write them again.
+  void drop_log_lines_from(std::int64_t step) const;
+
+ private:
+  RunDirectory(std::filesystem::path path);
+  std::filesystem::path path_;
+  std::unique_ptr<DirectoryLock> lock_;
+};
+
+}  // namespace attune

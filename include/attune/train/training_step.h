@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attune/autodiff/tape.h"
+#include "attune/core/attention_statistics.h"
+#include "attune/core/thread_pool.h"
+#include "attune/model/transformer.h"
+#include "attune/task/task.h"
+
+namespace attune {
+
+// What one step over all its micro-batches gave: the gradient of the mean loss, a sum over scored
+// tokens divided by their count in the whole step, never a mean of means.
+struct StepResult {
+  double loss_nats = 0;     // mean over scored tokens; 0 without any
+  std::int64_t scored = 0;  // tokens
+  std::int64_t correct = 0;
+  double gradient_norm = 0;      // global, before clipping
+  std::vector<Array> gradients;  // by parameter index; null for a parameter that may be left alone
+  std::vector<std::string> unreached;  // parameters that the loss does not depend on: gradient zero
+  AttentionStatistics attention;       // where asked for
+};
+
+// Forward and backward of training batches, split into shards. Shard s of S owns examples
+// floor(sB/S) to floor((s+1)B/S) of each micro-batch and runs on thread s mod T with a tape of its
+// own; sums run over micro-batches, then shards, in that order. So the result depends on S, which
+// the configuration fixes, and never on the number of threads.
+class TrainingStep final {
+ public:
+  // Model and pool must outlive it. Throws ConfigError for shards < 1.
+  TrainingStep(const Transformer& model, ThreadPool& pool, std::int64_t shards);
+  ~TrainingStep();
+
+  struct Options {
+    Randomness random;  // seed and step: dropout
+    double label_smoothing = 0;
+    bool statistics = false;
+  };
+  // Without a scored token the gradients are empty: no step is to be taken.
+  // Throws InternalError where a parameter that is not optional was touched by no shard.
+  [[nodiscard]] StepResult run(std::span<const Batch> micro_batches, const Options& options);
+
+ private:
+  struct Shard;
+  void run_shard(Shard& shard, const Batch& part, std::int64_t first_example, std::int64_t scored,
+                 const Options& options);
+  void add_shards(StepResult& result, bool first);
+
+  const Transformer& model_;
+  ThreadPool& pool_;
+  std::vector<std::unique_ptr<Shard>> shards_;
+};
+
+// Adds the gradients of several workers, parts[w][parameter] with null where a worker did not touch
+// it, in the order of w: onto those of part 0, in place. Returns the sum's global norm; null for a
+// parameter that no worker touched. The one place where workers meet: several threads today,
+// several machines the same way.
+double reduce_gradients(std::span<const std::span<Array>> parts, ThreadPool& pool);
+
+}  // namespace attune

@@ -1,0 +1,210 @@
+#include "attune/core/mask.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "attune/core/error.h"
+
+namespace attune {
+namespace {
+
+std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// Every flag as 0 or 1, so that parts combine by bitwise AND.
+void normalize(std::vector<std::uint8_t>& keep) {
+  for (std::uint8_t& flag : keep) flag = flag != 0;
+}
+
+void intersect(std::vector<std::uint8_t>& keep, const std::vector<std::uint8_t>& other) {
+  for (std::size_t i = 0; i < keep.size(); ++i) keep[i] &= other[i];
+}
+
+void require_square(std::int64_t query, std::int64_t key, std::size_t size) {
+  if (query < 0 || key < 0 || index(query) * index(key) != size) {
+    throw ShapeError(
+        fmt::format("mask: {} values do not make a mask of [query {}, key {}]", size, query, key));
+  }
+}
+
+}  // namespace
+
+Mask Mask::causal() {
+  Mask mask;
+  mask.causal_ = true;
+  return mask;
+}
+
+Mask Mask::window(std::int64_t width) {
+  if (width < 1)
+    throw ValueError(fmt::format("mask: window of {} keys, expected 1 or more", width));
+  Mask mask;
+  mask.window_ = width;
+  return mask;
+}
+
+Mask Mask::key_padding(std::int64_t batch, std::vector<std::uint8_t> keep) {
+  if (batch < 1 || keep.size() % index(batch) != 0) {
+    throw ShapeError(
+        fmt::format("mask: {} padding flags do not make [batch {}, key]", keep.size(), batch));
+  }
+  Mask mask;
+  mask.padding_batch_ = batch;
+  mask.padding_ = std::move(keep);
+  normalize(mask.padding_);
+  return mask;
+}
+
+Mask Mask::key_lengths(std::span<const std::int64_t> lengths, std::int64_t key) {
+  if (key < 0) throw ShapeError(fmt::format("mask: {} keys, expected 0 or more", key));
+  std::vector<std::uint8_t> keep(lengths.size() * index(key), 0);
+  for (std::size_t b = 0; b < lengths.size(); ++b) {
+    if (lengths[b] < 0 || lengths[b] > key) {
+      throw ValueError(
+          fmt::format("mask: example {} has length {}, expected 0 to {}", b, lengths[b], key));
+    }
+    std::fill_n(keep.begin() + static_cast<std::ptrdiff_t>(b) * key, lengths[b], std::uint8_t{1});
+  }
+  return key_padding(static_cast<std::int64_t>(lengths.size()), std::move(keep));
+}
+
+Mask Mask::custom(std::int64_t batch, std::int64_t heads, std::int64_t query, std::int64_t key,
+                  std::vector<std::uint8_t> keep) {
+  if (batch < 1 || heads < 1 || query < 0 || key < 0 ||
+      index(batch) * index(heads) * index(query) * index(key) != keep.size()) {
+    throw ShapeError(
+        fmt::format("mask: {} flags do not make a mask of [batch {}, heads {}, query {}, key {}]",
+                    keep.size(), batch, heads, query, key));
+  }
+  normalize(keep);
+  Mask mask;
+  mask.customs_.push_back({batch, heads, query, key, std::move(keep)});
+  return mask;
+}
+
+Mask Mask::from_ignore(std::int64_t query, std::int64_t key, std::span<const std::uint8_t> ignore) {
+  require_square(query, key, ignore.size());
+  std::vector<std::uint8_t> keep(ignore.size());
+  std::transform(ignore.begin(), ignore.end(), keep.begin(),
+                 [](std::uint8_t flag) -> std::uint8_t { return flag == 0; });
+  return custom(1, 1, query, key, std::move(keep));
+}
+
+Mask Mask::from_additive(std::int64_t query, std::int64_t key, std::span<const float> additive) {
+  require_square(query, key, additive.size());
+  std::vector<std::uint8_t> keep(additive.size());
+  for (std::size_t i = 0; i < additive.size(); ++i) {
+    const bool ignored = std::isinf(additive[i]) && additive[i] < 0;
+    if (!ignored && additive[i] != 0.0f) {
+      throw ValueError(fmt::format(
+          "mask: the additive mask holds {} at [{}, {}], expected 0 (keep) or -inf (ignore)",
+          additive[i], i / index(key), i % index(key)));
+    }
+    keep[i] = !ignored;
+  }
+  return custom(1, 1, query, key, std::move(keep));
+}
+
+Mask& Mask::operator&=(const Mask& other) {
+  if (&other == this) return *this;
+  if (padding_batch_ != 0 && other.padding_batch_ != 0) {
+    if (padding_batch_ != other.padding_batch_ || padding_.size() != other.padding_.size()) {
+      throw ShapeError(fmt::format(
+          "mask: padding of {} examples and {} flags does not combine with {} examples and {} "
+          "flags",
+          padding_batch_, padding_.size(), other.padding_batch_, other.padding_.size()));
+    }
+    intersect(padding_, other.padding_);
+  } else if (other.padding_batch_ != 0) {
+    padding_batch_ = other.padding_batch_;
+    padding_ = other.padding_;
+  }
+  causal_ = causal_ || other.causal_;
+  if (other.window_ != 0) window_ = window_ == 0 ? other.window_ : std::min(window_, other.window_);
+  for (const Custom& part : other.customs_) {
+    const auto same = std::find_if(customs_.begin(), customs_.end(), [&](const Custom& mine) {
+      return mine.batch == part.batch && mine.heads == part.heads && mine.query == part.query &&
+             mine.key == part.key;
+    });
+    if (same == customs_.end()) {
+      customs_.push_back(part);
+    } else {
+      intersect(same->keep, part.keep);
+    }
+  }
+  return *this;
+}
+
+void Mask::check(std::int64_t batch, std::int64_t heads, std::int64_t query,
+                 std::int64_t key) const {
+  if (padding_batch_ != 0 &&
+      (padding_batch_ != batch || padding_.size() != index(batch) * index(key))) {
+    throw ShapeError(
+        fmt::format("mask: padding of [batch {}, key {}] does not fit [batch {}, key {}]",
+                    padding_batch_, padding_.size() / index(padding_batch_), batch, key));
+  }
+  for (const Custom& part : customs_) {
+    if ((part.batch != batch && part.batch != 1) || (part.heads != heads && part.heads != 1) ||
+        part.query != query || part.key != key) {
+      throw ShapeError(fmt::format(
+          "mask: [{}, {}, {}, {}] does not fit scores of [batch {}, heads {}, query {}, key {}]",
+          part.batch, part.heads, part.query, part.key, batch, heads, query, key));
+    }
+  }
+}
+
+// With p = i + key - query, the position of the query among the keys: window keeps |j - p| < width,
+// causal j <= p.
+Mask::Range Mask::band(std::int64_t i, std::int64_t query, std::int64_t key) const {
+  const std::int64_t p = i + key - query;
+  Range range{0, key};
+  if (causal_) range.end = p + 1;
+  if (window_ != 0) {
+    // Compared before adding, since a width may be as large as its type.
+    if (window_ <= p) range.begin = p - window_ + 1;
+    if (window_ < key - p) range.end = std::min(range.end, p + window_);
+  }
+  range.end = std::clamp<std::int64_t>(range.end, 0, key);
+  return range;
+}
+
+bool Mask::keeps(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, std::int64_t query,
+                 std::int64_t key) const {
+  const Range range = band(i, query, key);
+  if (j < range.begin || j >= range.end) return false;
+  if (!padding_.empty() && padding_[index(b * key + j)] == 0) return false;
+  return std::all_of(customs_.begin(), customs_.end(), [&](const Custom& part) {
+    return part.keep[index(part.row(b, h, i) + j)] != 0;
+  });
+}
+
+std::int64_t Mask::fill_row(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t query,
+                            std::int64_t key, std::span<std::uint8_t> keep) const {
+  const Range range = band(i, query, key);
+  std::fill(keep.begin(), keep.end(), std::uint8_t{0});
+  if (range.begin >= range.end) return 0;
+  const std::size_t begin = index(range.begin);
+  const std::size_t end = index(range.end);
+  std::fill(keep.begin() + range.begin, keep.begin() + range.end, std::uint8_t{1});
+  if (is_band()) return range.end - range.begin;
+
+  if (!padding_.empty()) {
+    const std::uint8_t* padding = padding_.data() + b * key;
+    for (std::size_t j = begin; j < end; ++j) keep[j] &= padding[j];
+  }
+  for (const Custom& part : customs_) {
+    const std::uint8_t* row = part.keep.data() + part.row(b, h, i);
+    for (std::size_t j = begin; j < end; ++j) keep[j] &= row[j];
+  }
+  return std::count(keep.begin() + range.begin, keep.begin() + range.end, std::uint8_t{1});
+}
+
+std::int64_t Mask::Custom::row(std::int64_t b, std::int64_t h, std::int64_t i) const {
+  const std::int64_t own_b = batch == 1 ? 0 : b;
+  const std::int64_t own_h = heads == 1 ? 0 : h;
+  return ((own_b * heads + own_h) * query + i) * key;
+}
+
+}  // namespace attune

@@ -1,0 +1,117 @@
+// The functions of unary.h that come with their slope. They fuse transcendental functions into one
+// pass and so speak xsimd, which costs seconds to compile: hence a file of their own.
+
+#include <numbers>
+
+#include "kernels/simd_batch.h"
+#include "kernels/unary.h"
+
+namespace attune::kernels {
+namespace {
+
+template <std::floating_point T>
+struct Pair {
+  Batch<T> value;
+  Batch<T> slope;
+};
+
+// f: a batch of x to a Pair; the slope is not computed where only the value is used, for f is
+// inlined.
+template <class F>
+Array map_value(const Array& x, F f) {
+  return dispatch(x.dtype(), [&]<class T>() {
+    Array value = Array::uninitialized(x.shape(), x.dtype());
+    map_into(x.data<T>().data(), value.mutable_data<T>().data(), x.size(),
+             [f](const Batch<T>& v) { return f(v).value; });
+    return value;
+  });
+}
+
+template <class F>
+ValueAndSlope map_both(const Array& x, F f) {
+  return dispatch(x.dtype(), [&]<class T>() {
+    ValueAndSlope result{Array::uninitialized(x.shape(), x.dtype()),
+                         Array::uninitialized(x.shape(), x.dtype())};
+    const T* from = x.data<T>().data();
+    T* value = result.value.mutable_data<T>().data();
+    T* slope = result.slope.mutable_data<T>().data();
+    const std::int64_t size = x.size();
+    std::int64_t i = 0;
+    for (; i + kLanes<T> <= size; i += kLanes<T>) {
+      const Pair<T> both = f(Batch<T>::load_unaligned(from + i));
+      both.value.store_unaligned(value + i);
+      both.slope.store_unaligned(slope + i);
+    }
+    if (i < size) {
+      const Pair<T> both = f(load_tail(from + i, size - i, T{1}));
+      store_tail(value + i, size - i, both.value);
+      store_tail(slope + i, size - i, both.slope);
+    }
+    return result;
+  });
+}
+
+template <std::floating_point T>
+Batch<T> constant(double value) {
+  return Batch<T>(static_cast<T>(value));
+}
+
+// 1 / (1 + e^-x) from e = e^-|x|, which cannot overflow.
+template <std::floating_point T>
+Batch<T> batch_sigmoid(const Batch<T>& x, const Batch<T>& e) {
+  const Batch<T> one(T{1});
+  return xsimd::select(x < Batch<T>(T{0}), e, one) / (one + e);
+}
+
+// y = max(x, 0) + ln(1 + e^-|x|), y' = sigmoid(x)
+constexpr auto kSoftplus = []<class T>(const Batch<T>& x) {
+  const Batch<T> e = batch_exp(-xsimd::abs(x));
+  const Batch<T> zero(T{0});
+  // Not max(), which would drop a NaN.
+  return Pair<T>{xsimd::select(x < zero, zero, x) + xsimd::log1p(e), batch_sigmoid(x, e)};
+};
+
+// y = x Phi(x), y' = Phi(x) + x phi(x), with Phi(x) = (1 + erf(x / sqrt 2)) / 2, phi(x) =
+// e^(-x^2/2) / sqrt(2 pi)
+constexpr auto kGelu = []<class T>(const Batch<T>& x) {
+  const Batch<T> half = constant<T>(0.5);
+  const Batch<T> distribution = half + half * xsimd::erf(x * constant<T>(1 / std::numbers::sqrt2));
+  const Batch<T> density =
+      constant<T>(0.5 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * batch_exp(-half * x * x);
+  return Pair<T>{x * distribution, distribution + x * density};
+};
+
+// With u = sqrt(2 / pi) (x + 0.044715 x^3): (1 + tanh u) / 2 = sigmoid(2u) = s, which does not
+// cancel for u < 0. y = x s, y' = s + x s (1 - s) 2u', u' = sqrt(2 / pi) (1 + 3 0.044715 x^2)
+constexpr auto kGeluTanh = []<class T>(const Batch<T>& x) {
+  const double slope_at_zero = 2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
+  const Batch<T> one(T{1});
+  const Batch<T> square = x * x;
+  const Batch<T> twice_u =
+      x * (constant<T>(slope_at_zero) + constant<T>(slope_at_zero * 0.044715) * square);
+  const Batch<T> s = batch_sigmoid(twice_u, batch_exp(-xsimd::abs(twice_u)));
+  const Batch<T> twice_u_slope =
+      constant<T>(slope_at_zero) + constant<T>(slope_at_zero * 3 * 0.044715) * square;
+  const Batch<T> y = x * s;
+  return Pair<T>{y, s + y * (one - s) * twice_u_slope};
+};
+
+// With s = sigmoid(x): y = x s, y' = s + x s (1 - s)
+constexpr auto kSilu = []<class T>(const Batch<T>& x) {
+  const Batch<T> s = batch_sigmoid(x, batch_exp(-xsimd::abs(x)));
+  const Batch<T> y = x * s;
+  return Pair<T>{y, s + y * (Batch<T>(T{1}) - s)};
+};
+
+}  // namespace
+
+Array softplus(const Array& x) { return map_value(x, kSoftplus); }
+ValueAndSlope softplus_with_slope(const Array& x) { return map_both(x, kSoftplus); }
+Array gelu(const Array& x) { return map_value(x, kGelu); }
+ValueAndSlope gelu_with_slope(const Array& x) { return map_both(x, kGelu); }
+Array gelu_tanh(const Array& x) { return map_value(x, kGeluTanh); }
+ValueAndSlope gelu_tanh_with_slope(const Array& x) { return map_both(x, kGeluTanh); }
+Array silu(const Array& x) { return map_value(x, kSilu); }
+ValueAndSlope silu_with_slope(const Array& x) { return map_both(x, kSilu); }
+
+}  // namespace attune::kernels

@@ -1,0 +1,260 @@
+#include "kernels/attention.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <optional>
+
+#include "kernels/attention_softmax.h"
+#include "kernels/attention_tile.h"
+#include "kernels/simd_math.h"
+#include "kernels/small_gemm.h"
+
+namespace attune::kernels {
+namespace {
+
+// How far outside [0, ln n] rounding alone may put an entropy.
+template <class T>
+constexpr double kEntropyRounding = sizeof(T) == 4 ? 1e-5 : 1e-12;
+
+// The forward pass of one call.
+template <std::floating_point T>
+class Forward final {
+ public:
+  Forward(const AttentionOperands<T>& operands, const AttentionMemory<T>& memory,
+          HeadRows<T> output, std::span<HeadStatistics> statistics);
+  void run();
+
+ private:
+  // Keys and values of one key head, packed: K^T times the scale, and V. What no row keeps becomes 0.
+  void pack_keys(std::int64_t example, std::int64_t kv_head);
+  const T* find_kept_keys(std::int64_t example, std::int64_t kv_head);
+
+  // The stages. `s` is a tile's first row of scores; rows are score_stride_ apart.
+  void score(const Tile& tile, T* s);
+  void select_kept(const Tile& tile, T* s);
+  void normalise(const Tile& tile, T* s);
+  void combine(const Tile& tile, T* s);
+  const T* drop(const Tile& tile, T* p);
+
+  const AttentionOperands<T>& in_;
+  const AttentionExtents& extents_;
+  const AttentionMemory<T>& memory_;
+  HeadRows<T> output_;
+  std::span<HeadStatistics> statistics_;
+  std::int64_t group_;  // query heads that share a key head
+  bool is_band_;
+  std::int64_t score_stride_;
+  std::int64_t keys_stride_;
+  std::int64_t values_stride_;
+  Scratch<T> keys_;    // [head_dim, keys_stride_]
+  Scratch<T> values_;  // [key, values_stride_]
+  Scratch<T> scores_;  // [kTileRows, score_stride_]
+  Scratch<T> result_;  // [kTileRows, values_stride_]
+  std::optional<Scratch<T>> dropped_;
+  std::optional<Scratch<float>> words_;  // random words of a tile
+  std::optional<Scratch<float>> keep_;   // bytes [group_, query, key]
+  std::optional<Scratch<T>> kept_;       // [key]
+};
+
+template <std::floating_point T>
+Forward<T>::Forward(const AttentionOperands<T>& operands, const AttentionMemory<T>& memory,
+                    HeadRows<T> output, std::span<HeadStatistics> statistics)
+    : in_(operands),
+      extents_(operands.extents),
+      memory_(memory),
+      output_(output),
+      statistics_(statistics),
+      group_(extents_.heads / extents_.kv_heads),
+      is_band_(operands.mask == nullptr || operands.mask->is_band()),
+      score_stride_(padded<T>(extents_.key)),
+      keys_stride_(spread<T>(extents_.key)),
+      values_stride_(padded<T>(extents_.value_dim)),
+      keys_(extents_.head_dim * keys_stride_),
+      values_(extents_.key * values_stride_),
+      scores_(kTileRows * score_stride_),
+      result_(kTileRows * values_stride_) {
+  if (in_.dropout_rate > 0) {
+    dropped_.emplace(kTileRows * score_stride_);
+    words_.emplace(kTileRows * (extents_.key + 3));
+  }
+  if (!is_band_) {
+    keep_.emplace((group_ * extents_.query * extents_.key + 3) / 4);
+    kept_.emplace(extents_.key);
+  }
+}
+
+template <std::floating_point T>
+void Forward<T>::run() {
+  for (std::int64_t example = 0; example < extents_.batch; ++example) {
+    for (std::int64_t kv_head = 0; kv_head < extents_.kv_heads; ++kv_head) {
+      pack_keys(example, kv_head);
+      for (std::int64_t head = kv_head * group_; head < (kv_head + 1) * group_; ++head) {
+        for (std::int64_t first = 0; first < extents_.query; first += kTileRows) {
+          const Tile tile = tile_at(in_, example, head, first);
+          T* s = memory_.probabilities == nullptr
+                     ? scores_.data()
+                     : memory_.probabilities + offset_of<T>(tile, extents_);
+          score(tile, s);
+          select_kept(tile, s);
+          normalise(tile, s);
+          combine(tile, s);
+        }
+      }
+    }
+  }
+}
+
+template <std::floating_point T>
+void Forward<T>::pack_keys(std::int64_t example, std::int64_t kv_head) {
+  const T* kept = is_band_ ? nullptr : find_kept_keys(example, kv_head);
+  pack_transposed(row_of(in_.key, example, kv_head, extents_.head_dim, 0), in_.key.row_stride,
+                  extents_.key, extents_.head_dim, static_cast<T>(in_.scale), kept, keys_.data(),
+                  keys_stride_);
+  pack(row_of(in_.value, example, kv_head, extents_.value_dim, 0), in_.value.row_stride,
+       extents_.key, extents_.value_dim, T(1), kept, values_.data());
+}
+
+// Fills keep_ for the query heads of a key head, and returns which keys any of their rows keeps.
+template <std::floating_point T>
+const T* Forward<T>::find_kept_keys(std::int64_t example, std::int64_t kv_head) {
+  const std::int64_t keys = extents_.key;
+  T* kept = memory_.kept == nullptr
+                ? kept_->data()
+                : memory_.kept + (example * extents_.kv_heads + kv_head) * keys;
+  std::fill_n(kept, keys, T(0));
+  auto* keep = reinterpret_cast<std::uint8_t*>(keep_->data());
+  for (std::int64_t head = kv_head * group_; head < (kv_head + 1) * group_; ++head) {
+    for (std::int64_t i = 0; i < extents_.query; ++i, keep += keys) {
+      in_.mask->fill_row(example, head, i, extents_.query, keys,
+                         {keep, static_cast<std::size_t>(keys)});
+      for (std::int64_t j = 0; j < keys; ++j) kept[j] = keep[j] != 0 ? T(1) : kept[j];
+    }
+  }
+  return kept;
+}
+
+// S = cap(scale Q K^T + bias)
+template <std::floating_point T>
+void Forward<T>::score(const Tile& tile, T* s) {
+  const T* query = row_of(in_.query, tile.example, tile.head, extents_.head_dim, tile.first);
+  multiply_panels<T>(tile.rows, tile.columns, extents_.head_dim, {query, in_.query.row_stride, 1},
+                     keys_.data() + tile.origin, keys_stride_, s, score_stride_, false);
+  if (in_.bias != nullptr) {
+    const T* bias = in_.bias + bias_offset(in_, tile) + tile.begin;
+    for (std::int64_t r = 0; r < tile.rows; ++r, bias += extents_.key) {
+      T* row = s + r * score_stride_ + (tile.begin - tile.origin);
+#pragma omp simd
+      for (std::int64_t j = 0; j < tile.keys(); ++j) row[j] += bias[j];
+    }
+  }
+  if (in_.softcap > 0) {
+    const T cap = static_cast<T>(in_.softcap);
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      T* row = s + r * score_stride_;
+      for (std::int64_t j = 0; j < tile.columns; ++j) row[j] /= cap;
+      tanh_into(row, row, tile.columns);
+      for (std::int64_t j = 0; j < tile.columns; ++j) row[j] *= cap;
+      if (memory_.capped == nullptr) continue;
+      std::copy_n(row, tile.columns,
+                  memory_.capped + offset_of<T>(tile, extents_) + r * score_stride_);
+    }
+  }
+}
+
+// S_ij = -inf where row i does not keep key j
+template <std::floating_point T>
+void Forward<T>::select_kept(const Tile& tile, T* s) {
+  constexpr T kDropped = -std::numeric_limits<T>::infinity();
+  for (std::int64_t r = 0; r < tile.rows; ++r, s += score_stride_) {
+    const std::int64_t i = tile.first + r;
+    const auto [begin, end] = keys_of_rows(in_.mask, extents_, i, i);
+    const std::int64_t first = std::clamp<std::int64_t>(begin - tile.origin, 0, tile.columns);
+    const std::int64_t last = std::clamp<std::int64_t>(end - tile.origin, first, tile.columns);
+    std::fill(s, s + first, kDropped);
+    std::fill(s + last, s + tile.columns, kDropped);
+    if (is_band_) continue;
+    const std::int64_t row = (tile.head - tile.kv_head * group_) * extents_.query + i;
+    const auto* keep = reinterpret_cast<const std::uint8_t*>(keep_->data()) + row * extents_.key +
+                       tile.origin;
+#pragma omp simd
+    for (std::int64_t j = first; j < last; ++j) s[j] = keep[j] != 0 ? s[j] : kDropped;
+  }
+}
+
+// P = softmax(S), row by row, and the entropy log's sums
+template <std::floating_point T>
+void Forward<T>::normalise(const Tile& tile, T* s) {
+  if (statistics_.empty()) {
+    for (std::int64_t r = 0; r < tile.rows; ++r)
+      softmax_row(s + r * score_stride_, tile.columns);
+    return;
+  }
+  RowSums sums[kTileRows];
+  for (std::int64_t r = 0; r < tile.rows; ++r) {
+    const std::int64_t position = tile.first + r + extents_.key - extents_.query - tile.origin;
+    sums[r] = softmax_row_sums(s + r * score_stride_, tile.columns, position);
+  }
+  add_rows({sums, static_cast<std::size_t>(tile.rows)}, kEntropyRounding<T>,
+           statistics_[static_cast<std::size_t>(tile.head)]);
+}
+
+// O = dropout(P) V
+template <std::floating_point T>
+void Forward<T>::combine(const Tile& tile, T* s) {
+  const T* weights = in_.dropout_rate > 0 ? drop(tile, s) : s;
+  multiply_panels<T>(tile.rows, values_stride_, tile.keys(),
+                     {weights + (tile.begin - tile.origin), score_stride_, 1},
+                     values_.data() + tile.begin * values_stride_, values_stride_, result_.data(),
+                     values_stride_, false);
+  unpack(result_.data(), values_stride_, tile.rows, extents_.value_dim,
+         row_of(output_, tile.example, tile.head, extents_.value_dim, tile.first),
+         output_.row_stride, false);
+}
+
+// Returns dropout(P), and leaves in P's signs what was dropped.
+template <std::floating_point T>
+const T* Forward<T>::drop(const Tile& tile, T* p) {
+  const std::int64_t blocks = (extents_.key + 3) / 4;
+  const std::int64_t example = in_.first_example + tile.example;
+  const std::int64_t row = (example * extents_.heads + tile.head) * extents_.query + tile.first;
+  auto* words = reinterpret_cast<std::uint32_t*>(words_->data());
+  in_.dropout_stream.fill(static_cast<std::uint64_t>(row * blocks),
+                          {words, static_cast<std::size_t>(tile.rows * blocks * 4)});
+  const DropoutRule rule = dropout_rule(in_.dropout_rate);
+  const T factor = static_cast<T>(rule.factor);
+  for (std::int64_t r = 0; r < tile.rows; ++r) {
+    const std::uint32_t* bits = words + r * blocks * 4 + tile.origin;
+    T* row_p = p + r * score_stride_;
+    T* row_d = dropped_->data() + r * score_stride_;
+#pragma omp simd
+    for (std::int64_t j = 0; j < tile.end - tile.origin; ++j) {
+      const bool dropped = bits[j] < rule.limit;
+      row_d[j] = dropped ? T(0) : row_p[j] * factor;
+      row_p[j] = dropped ? -row_p[j] : row_p[j];
+    }
+  }
+  return dropped_->data();
+}
+
+}  // namespace
+
+template <std::floating_point T>
+std::int64_t padded_keys(std::int64_t keys) {
+  return padded<T>(keys);
+}
+
+template <std::floating_point T>
+void attention(const AttentionOperands<T>& operands, const AttentionMemory<T>& memory,
+               HeadRows<T> output, std::span<HeadStatistics> statistics) {
+  Forward<T>(operands, memory, output, statistics).run();
+}
+
+template std::int64_t padded_keys<float>(std::int64_t);
+template std::int64_t padded_keys<double>(std::int64_t);
+template void attention<float>(const AttentionOperands<float>&, const AttentionMemory<float>&,
+                               HeadRows<float>, std::span<HeadStatistics>);
+template void attention<double>(const AttentionOperands<double>&, const AttentionMemory<double>&,
+                                HeadRows<double>, std::span<HeadStatistics>);
+
+}  // namespace attune::kernels

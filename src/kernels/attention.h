@@ -1,0 +1,100 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <span>
+
+#include "attune/core/attention_statistics.h"
+#include "attune/core/mask.h"
+#include "attune/core/random.h"
+
+// Scaled dot-product attention (Vaswani et al. 2017) of all heads of a batch, on raw storage: Arrays
+// and the filled part of a key-value buffer alike. With the mask's kept keys of a query row i,
+//
+//   S = cap(scale Q K^T + bias), cap(s) = c tanh(s / c)          score
+//   P_ij = e^(S_ij - m_i) / Z_i over kept j, exactly 0 elsewhere   normalise
+//   O = dropout(P) V                                              combine
+//
+// A key whose score is -inf counts as not kept. What lies in keys and values that no query row of a
+// key head keeps is selected away, never multiplied by 0. The result of one example and head is
+// bitwise independent of the other examples, and that of a query row of the other rows.
+namespace attune::kernels {
+
+// Rows of [batch, time, heads * width]: head h of row i of example b begins at
+// data + b * batch_stride + i * row_stride + h * width. Strides count elements; a buffer with room for more rows than
+// are filled has a batch_stride to match.
+template <class T>
+struct HeadRows {
+  T* data = nullptr;
+  std::int64_t batch_stride = 0;
+  std::int64_t row_stride = 0;
+};
+
+struct AttentionExtents {
+  std::int64_t batch = 0;
+  std::int64_t heads = 1;
+  std::int64_t kv_heads = 1;  // divides heads; query head h reads key head h / (heads / kv_heads)
+  std::int64_t query = 0;
+  std::int64_t key = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t value_dim = 0;
+};
+
+template <std::floating_point T>
+struct AttentionOperands {
+  AttentionExtents extents;
+  HeadRows<const T> query;  // heads of head_dim
+  HeadRows<const T> key;    // kv_heads of head_dim
+  HeadRows<const T> value;  // kv_heads of value_dim
+  const T* bias = nullptr;  // [1 or batch, heads, query, key]; null: none
+  bool bias_per_example = false;
+  double scale = 1;
+  double softcap = 0;                    // 0: none
+  const Mask* mask = nullptr;            // null: keeps everything; the backward pass reads its band alone
+  double dropout_rate = 0;
+  RandomStream dropout_stream{0, 0, 0};  // row ((first_example + b) * heads + h) * query + i
+  std::int64_t first_example = 0;
+};
+
+// What the forward pass leaves for the backward pass, in blocks that the caller allocates. Rows of
+// scores are padded_keys() long; tiles beyond the mask's band are neither written nor read.
+template <std::floating_point T>
+struct AttentionMemory {
+  // [batch, heads, query, padded keys]: P before dropout, negative (-0 included) where dropout drops it.
+  T* probabilities = nullptr;
+  // The same extents: S after the softcap. Null without one.
+  T* capped = nullptr;
+  // [batch, kv_heads, key]: 1 where any query row keeps the key, else 0. Null for a mask that is a band.
+  T* kept = nullptr;
+};
+template <std::floating_point T>
+[[nodiscard]] std::int64_t padded_keys(std::int64_t keys);
+
+// output: heads of value_dim. memory: null pointers where there will be no backward pass.
+// statistics: [heads], added to; empty: not wanted. They change no bit of the output.
+template <std::floating_point T>
+void attention(const AttentionOperands<T>& operands, const AttentionMemory<T>& memory,
+               HeadRows<T> output, std::span<HeadStatistics> statistics);
+
+// A gradient to write: null data: not wanted. Adds to what is there where `accumulate` is set.
+template <std::floating_point T>
+struct GradientRows {
+  HeadRows<T> rows;
+  bool accumulate = false;
+};
+template <std::floating_point T>
+struct AttentionGradients {
+  GradientRows<T> query, key, value;
+  T* bias = nullptr;  // shape of the bias, always added to; null: not wanted
+};
+
+// With D = dropout(P) and G = dO V^T:
+//   dV = D^T dO
+//   dS_ij = (D_ij G_ij - P_ij sum_k D_ik G_ik) cap'_ij, cap' = 1 - (S / c)^2
+//   dbias = dS, summed over examples that share it
+//   dQ = scale dS K, dK = scale dS^T Q
+template <std::floating_point T>
+void attention_backward(const AttentionOperands<T>& operands, const AttentionMemory<T>& memory,
+                        HeadRows<const T> output_gradient, const AttentionGradients<T>& gradients);
+
+}  // namespace attune::kernels

@@ -1,0 +1,152 @@
+#include "kernels/attention_softmax.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "kernels/simd_batch.h"
+#include "kernels/simd_math.h"
+#include "kernels/small_gemm.h"
+
+namespace attune::kernels {
+namespace {
+
+static_assert(kPanel<float> % kLanes<float> == 0 && kPanel<double> % kLanes<double> == 0);
+
+template <class T>
+T largest_of(const T* row, std::int64_t n) {
+  Batch<T> m(-std::numeric_limits<T>::infinity());
+  for (std::int64_t j = 0; j < n; j += kLanes<T>)
+    m = xsimd::max(m, Batch<T>::load_unaligned(row + j));
+  return lane_max(m);
+}
+
+template <class T>
+void scale_row(T* row, std::int64_t n, T partition) {
+  const Batch<T> factor(partition == 0 ? T(0) : T(1) / partition);
+  for (std::int64_t j = 0; j < n; j += kLanes<T>)
+    (Batch<T>::load_unaligned(row + j) * factor).store_unaligned(row + j);
+}
+
+// What t_j = s_j - m subtracts: 0 for a row of -inf alone, whose e^(-inf) are 0 without it.
+template <class T>
+T shift_of(T largest) {
+  return largest == -std::numeric_limits<T>::infinity() ? T(0) : largest;
+}
+
+template <class T>
+Batch<T> ascending_lanes() {
+  alignas(64) T lanes[kLanes<T>];
+  for (std::int64_t l = 0; l < kLanes<T>; ++l) lanes[l] = static_cast<T>(l);
+  return Batch<T>::load_aligned(lanes);
+}
+
+constexpr std::size_t kMostRows = 16;
+
+}  // namespace
+
+template <std::floating_point T>
+void softmax_row(T* row, std::int64_t n) {
+  const Batch<T> m(shift_of(largest_of(row, n)));
+  Batch<T> z(T(0));
+  for (std::int64_t j = 0; j < n; j += kLanes<T>) {
+    const Batch<T> e = batch_exp(Batch<T>::load_unaligned(row + j) - m);
+    z += e;
+    e.store_unaligned(row + j);
+  }
+  scale_row(row, n, lane_sum(z));
+}
+
+template <std::floating_point T>
+RowSums softmax_row_sums(T* row, std::int64_t n, std::int64_t position) {
+  const T largest = shift_of(largest_of(row, n));
+  const Batch<T> m(largest);
+  const Batch<T> nothing(T(0));
+  const Batch<T> one(T(1));
+  const Batch<T> dropped(-std::numeric_limits<T>::infinity());
+  const Batch<T> step(static_cast<T>(kLanes<T>));
+  Batch<T> offset = ascending_lanes<T>() - Batch<T>(static_cast<T>(position));
+  Batch<T> keys = nothing, z = nothing, u = nothing, t1 = nothing, t2 = nothing, low = nothing,
+           distance = nothing;
+  for (std::int64_t j = 0; j < n; j += kLanes<T>, offset += step) {
+    const Batch<T> s = Batch<T>::load_unaligned(row + j);
+    const Batch<T> e = batch_exp(s - m);
+    z += e;
+    e.store_unaligned(row + j);
+    const auto kept = s != dropped;
+    const Batch<T> t = xsimd::select(kept, s - m, nothing);
+    keys += xsimd::select(kept, one, nothing);
+    u += e * t;
+    t1 += t;
+    t2 += t * t;
+    low = xsimd::min(low, t);
+    distance += e * xsimd::abs(offset);
+  }
+  const T partition = lane_sum(z);
+  scale_row(row, n, partition);
+  return {.keys = static_cast<double>(lane_sum(keys)),
+          .largest = static_cast<double>(largest),
+          .partition = static_cast<double>(partition),
+          .weighted = static_cast<double>(lane_sum(u)),
+          .shifted = static_cast<double>(lane_sum(t1)),
+          .shifted_square = static_cast<double>(lane_sum(t2)),
+          .lowest = -static_cast<double>(lane_max(Batch<T>(-low))),
+          .distance = static_cast<double>(lane_sum(distance))};
+}
+
+// H = ln Z - U / Z. With t = s - m the sums of s and s^2 are n m + sum t and
+// n m^2 + 2 m sum t + sum t^2, and the variance within the row is that of t.
+void add_rows(std::span<const RowSums> rows, double rounding, HeadStatistics& statistics) {
+  double log_keys[kMostRows] = {}, log_partition[kMostRows] = {}, entropy[kMostRows] = {},
+         effective_keys[kMostRows] = {};
+  const auto count = static_cast<std::int64_t>(rows.size());
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    log_keys[r] = std::max(rows[r].keys, 1.0);
+    log_partition[r] = rows[r].keys < 2 ? 1.0 : rows[r].partition;
+  }
+  log_into(log_keys, log_keys, count);
+  log_into(log_partition, log_partition, count);
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const RowSums& row = rows[r];
+    if (row.keys < 2) {
+      entropy[r] = 0;
+      continue;
+    }
+    const double h = log_partition[r] - row.weighted / row.partition;
+    if (!(h >= -rounding && h <= log_keys[r] + rounding)) ++statistics.violations;
+    entropy[r] = std::clamp(h, 0.0, log_keys[r]);
+  }
+  exp_into(entropy, effective_keys, count);
+
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const RowSums& row = rows[r];
+    if (row.keys < 2) {
+      ++(row.keys == 0 ? statistics.rows_empty : statistics.rows_single);
+      continue;
+    }
+    ++statistics.rows_valid;
+    const double n = row.keys;
+    const double m = row.largest;
+    const double mean = row.shifted / n;
+    statistics.entropy_sum += entropy[r];
+    statistics.log_keys_sum += log_keys[r];
+    statistics.normalized_sum += entropy[r] / log_keys[r];
+    statistics.effective_keys_sum += effective_keys[r];
+    statistics.max_probability_sum += 1 / row.partition;
+    statistics.score_sum += n * m + row.shifted;
+    statistics.score_square_sum += n * m * m + 2 * m * row.shifted + row.shifted_square;
+    statistics.score_row_variance_sum += std::max(0.0, row.shifted_square / n - mean * mean);
+    statistics.score_count += n;
+    statistics.score_max_abs =
+        std::max({statistics.score_max_abs, std::abs(m), std::abs(m + row.lowest)});
+    statistics.distance_sum += row.distance / row.partition;
+  }
+}
+
+template void softmax_row<float>(float*, std::int64_t);
+template void softmax_row<double>(double*, std::int64_t);
+template RowSums softmax_row_sums<float>(float*, std::int64_t, std::int64_t);
+template RowSums softmax_row_sums<double>(double*, std::int64_t, std::int64_t);
+
+}  // namespace attune::kernels

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include "attune/array/array.h"
+
+// What gradients are accumulated and measured with.
+namespace attune::kernels {
+
+// a += b; equal shapes and dtypes, a unshared.
+void add_into(Array& a, const Array& b);
+
+// The reverse of broadcasting: x summed over the axes along which `shape` was repeated to become
+// x's shape. Accumulates in double, in a fixed order. Throws ShapeError where `shape` does not
+// broadcast to x's.
+[[nodiscard]] Array sum_to(const Array& x, const Shape& shape);
+
+// x: [outer, extent, inner] -> y: [outer, inner], summed over the middle in double and multiplied
+// by the factor.
+template <std::floating_point T>
+void sum_middle(const T* x, std::int64_t outer, std::int64_t extent, std::int64_t inner, T* y,
+                double factor = 1);
+
+// Sum of all elements (of their squares), accumulated in double in a fixed order.
+[[nodiscard]] double sum_all(const Array& x);
+[[nodiscard]] double sum_of_squares(const Array& x);
+
+// No NaN and no infinity among the elements.
+[[nodiscard]] bool all_finite(const Array& x);
+
+}  // namespace attune::kernels

@@ -1,0 +1,165 @@
+#include "kernels/small_gemm.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+namespace attune::kernels {
+namespace {
+
+// A panel by the compiler's vector extension: one register on x86-64-v3, several shorter ones where
+// there is none of its size.
+template <class T>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(kPanelBytes)));
+};
+template <class T>
+using Vector = typename VectorOf<T>::type;
+
+template <class T>
+inline Vector<T> load(const T* p) {
+  Vector<T> v;
+  std::memcpy(&v, p, sizeof(v));
+  return v;
+}
+template <class T>
+inline void store(T* p, const Vector<T>& v) {
+  std::memcpy(p, &v, sizeof(v));
+}
+
+// kRows x kVectors sums live in registers while p runs: 6 x 2 use 12 of 16. The unrolling is what
+// keeps them there; g++ spills rolled loops.
+template <class T, int kRows, int kVectors>
+void multiply_block(std::int64_t k, LeftOperand<T> a, const T* b, std::int64_t ldb, T* c,
+                    std::int64_t ldc, bool accumulate) {
+  Vector<T> sum[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v)
+      sum[i][v] = accumulate ? load(c + i * ldc + v * kPanel<T>) : Vector<T>{};
+  for (std::int64_t p = 0; p < k; ++p, a.data += a.column, b += ldb) {
+    Vector<T> right[kVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) right[v] = load(b + v * kPanel<T>);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) sum[i][v] += a.data[i * a.row] * right[v];
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) store(c + i * ldc + v * kPanel<T>, sum[i][v]);
+}
+
+// All rows of kVectors columns of panels.
+template <class T, int kVectors>
+void multiply_column(std::int64_t m, std::int64_t k, LeftOperand<T> a, const T* b,
+                     std::int64_t ldb, T* c, std::int64_t ldc, bool accumulate) {
+  constexpr std::int64_t kBlock = 6;
+  for (; m >= kBlock; m -= kBlock, a.data += kBlock * a.row, c += kBlock * ldc)
+    multiply_block<T, kBlock, kVectors>(k, a, b, ldb, c, ldc, accumulate);
+  switch (m) {
+    case 5: return multiply_block<T, 5, kVectors>(k, a, b, ldb, c, ldc, accumulate);
+    case 4: return multiply_block<T, 4, kVectors>(k, a, b, ldb, c, ldc, accumulate);
+    case 3: return multiply_block<T, 3, kVectors>(k, a, b, ldb, c, ldc, accumulate);
+    case 2: return multiply_block<T, 2, kVectors>(k, a, b, ldb, c, ldc, accumulate);
+    case 1: return multiply_block<T, 1, kVectors>(k, a, b, ldb, c, ldc, accumulate);
+    default: return;
+  }
+}
+
+// The lower (kHigh = 0) or upper half of a and b, element by element in turn.
+template <int kHigh, class V, int... kLane>
+inline V interleave(const V& a, const V& b, std::integer_sequence<int, kLane...>) {
+  constexpr int n = sizeof...(kLane);
+  return __builtin_shufflevector(a, b, (kHigh * n / 2 + kLane / 2 + kLane % 2 * n)...);
+}
+
+// Transposes a square of kPanel vectors: interleaving the first half of the rows with the second,
+// log2(kPanel) times over, moves element (i, j) to (j, i) (Batcher's perfect shuffle).
+template <class T>
+inline void transpose_square(Vector<T> (&rows)[kPanel<T>]) {
+  constexpr int n = static_cast<int>(kPanel<T>);
+  constexpr std::make_integer_sequence<int, n> lanes{};
+#pragma GCC unroll 4
+  for (int round = 1; round < n; round *= 2) {
+    Vector<T> shuffled[n];
+#pragma GCC unroll 8
+    for (int i = 0; i < n / 2; ++i) {
+      shuffled[2 * i] = interleave<0>(rows[i], rows[i + n / 2], lanes);
+      shuffled[2 * i + 1] = interleave<1>(rows[i], rows[i + n / 2], lanes);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < n; ++i) rows[i] = shuffled[i];
+  }
+}
+
+}  // namespace
+
+template <std::floating_point T>
+void multiply_panels(std::int64_t m, std::int64_t n, std::int64_t k, LeftOperand<T> a, const T* b,
+                     std::int64_t ldb, T* c, std::int64_t ldc, bool accumulate) {
+  std::int64_t j = 0;
+  for (; j + 2 * kPanel<T> <= n; j += 2 * kPanel<T>)
+    multiply_column<T, 2>(m, k, a, b + j, ldb, c + j, ldc, accumulate);
+  if (j < n) multiply_column<T, 1>(m, k, a, b + j, ldb, c + j, ldc, accumulate);
+}
+
+template <std::floating_point T>
+void pack(const T* x, std::int64_t stride, std::int64_t rows, std::int64_t width, T factor,
+          const T* kept, T* y) {
+  const std::int64_t ldy = padded<T>(width);
+  for (std::int64_t i = 0; i < rows; ++i, x += stride, y += ldy) {
+    if (kept != nullptr && kept[i] == 0) {
+      std::fill_n(y, ldy, T(0));
+      continue;
+    }
+    for (std::int64_t c = 0; c < width; ++c) y[c] = factor * x[c];
+    for (std::int64_t c = width; c < ldy; ++c) y[c] = 0;
+  }
+}
+
+template <std::floating_point T>
+void pack_transposed(const T* x, std::int64_t stride, std::int64_t rows, std::int64_t width,
+                     T factor, const T* kept, T* y, std::int64_t ldy) {
+  constexpr std::int64_t n = kPanel<T>;
+  for (std::int64_t i = 0; i < rows; i += n, x += n * stride, y += n) {
+    const std::int64_t height = std::min(n, rows - i);
+    for (std::int64_t c = 0; c < width; c += n) {
+      Vector<T> square[n];
+      const bool whole = height == n && c + n <= width;
+      for (std::int64_t r = 0; r < n; ++r) {
+        square[r] = Vector<T>{};
+        if (r >= height || (kept != nullptr && kept[i + r] == 0)) continue;
+        if (whole) {
+          square[r] = factor * load(x + r * stride + c);
+        } else {
+          for (std::int64_t l = 0; l < std::min(n, width - c); ++l)
+            square[r][l] = factor * x[r * stride + c + l];
+        }
+      }
+      transpose_square<T>(square);
+      for (std::int64_t l = 0; l < std::min(n, width - c); ++l)
+        store(y + (c + l) * ldy, square[l]);
+    }
+  }
+}
+
+template void multiply_panels<float>(std::int64_t, std::int64_t, std::int64_t, LeftOperand<float>,
+                                     const float*, std::int64_t, float*, std::int64_t, bool);
+template void multiply_panels<double>(std::int64_t, std::int64_t, std::int64_t,
+                                      LeftOperand<double>, const double*, std::int64_t, double*,
+                                      std::int64_t, bool);
+template void pack<float>(const float*, std::int64_t, std::int64_t, std::int64_t, float,
+                          const float*, float*);
+template void pack<double>(const double*, std::int64_t, std::int64_t, std::int64_t, double,
+                           const double*, double*);
+template void pack_transposed<float>(const float*, std::int64_t, std::int64_t, std::int64_t, float,
+                                     const float*, float*, std::int64_t);
+template void pack_transposed<double>(const double*, std::int64_t, std::int64_t, std::int64_t,
+                                      double, const double*, double*, std::int64_t);
+
+}  // namespace attune::kernels

@@ -1,0 +1,110 @@
+#include "kernels/unary.h"
+
+#include <cmath>
+
+#include "kernels/simd_math.h"
+
+namespace attune::kernels {
+namespace {
+
+// y = f(x)
+template <class F>
+Array map(const Array& x, F f) {
+  return dispatch(x.dtype(), [&]<class T>() {
+    Array result = Array::uninitialized(x.shape(), x.dtype());
+    const T* from = x.data<T>().data();
+    T* to = result.mutable_data<T>().data();
+    const std::int64_t size = x.size();
+#pragma omp simd
+    for (std::int64_t i = 0; i < size; ++i) to[i] = f(from[i]);
+    return result;
+  });
+}
+
+// dx = f(dy, saved) where dy is not 0
+template <class F>
+Array map_gradient(const Array& dy, const Array& saved, F f) {
+  return dispatch(dy.dtype(), [&]<class T>() {
+    Array result = Array::uninitialized(dy.shape(), dy.dtype());
+    const T* d = dy.data<T>().data();
+    const T* s = saved.data<T>().data();
+    T* dx = result.mutable_data<T>().data();
+    const std::int64_t size = dy.size();
+#pragma omp simd
+    for (std::int64_t i = 0; i < size; ++i) dx[i] = d[i] == 0 ? T{0} : f(d[i], s[i]);
+    return result;
+  });
+}
+
+// y = f_into(x, y, size), one of simd_math.h
+template <class F>
+Array map_whole(const Array& x, F f_into) {
+  return dispatch(x.dtype(), [&]<class T>() {
+    Array result = Array::uninitialized(x.shape(), x.dtype());
+    f_into(x.data<T>().data(), result.mutable_data<T>().data(), x.size());
+    return result;
+  });
+}
+
+}  // namespace
+
+Array exp(const Array& x) {
+  return map_whole(x, [](const auto* from, auto* to, std::int64_t n) { exp_into(from, to, n); });
+}
+Array log(const Array& x) {
+  return map_whole(x, [](const auto* from, auto* to, std::int64_t n) { log_into(from, to, n); });
+}
+
+Array sqrt(const Array& x) {
+  return map(x, [](auto value) { return std::sqrt(value); });
+}
+Array sqrt_backward(const Array& dy, const Array& y) {
+  return map_gradient(dy, y, [](auto d, auto root) { return d / (2 * root); });
+}
+
+Array square(const Array& x) {
+  return map(x, [](auto value) { return value * value; });
+}
+Array square_backward(const Array& dy, const Array& x) {
+  return map_gradient(dy, x, [](auto d, auto value) { return 2 * value * d; });
+}
+
+Array abs(const Array& x) {
+  return map(x, [](auto value) { return std::abs(value); });
+}
+Array abs_backward(const Array& dy, const Array& x) {
+  return map_gradient(dy, x, [](auto d, auto value) {
+    return value > 0 ? d : value < 0 ? -d : value * 0;  // NaN stays NaN
+  });
+}
+
+Array sin(const Array& x) {
+  return map(x, [](auto value) { return std::sin(value); });
+}
+Array cos(const Array& x) {
+  return map(x, [](auto value) { return std::cos(value); });
+}
+
+Array tanh(const Array& x) {
+  return map_whole(x, [](const auto* from, auto* to, std::int64_t n) { tanh_into(from, to, n); });
+}
+Array tanh_backward(const Array& dy, const Array& y) {
+  return map_gradient(dy, y, [](auto d, auto value) { return d * (1 - value) * (1 + value); });
+}
+
+Array sigmoid(const Array& x) {
+  return map_whole(x,
+                   [](const auto* from, auto* to, std::int64_t n) { sigmoid_into(from, to, n); });
+}
+Array sigmoid_backward(const Array& dy, const Array& y) {
+  return map_gradient(dy, y, [](auto d, auto value) { return d * value * (1 - value); });
+}
+
+Array relu(const Array& x) {
+  return map(x, [](auto value) { return value <= 0 ? 0 : value; });
+}
+Array relu_backward(const Array& dy, const Array& y) {
+  return map_gradient(dy, y, [](auto d, auto value) { return value <= 0 ? 0 : d; });
+}
+
+}  // namespace attune::kernels

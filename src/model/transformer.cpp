@@ -1,0 +1,93 @@
+#include "attune/model/transformer.h"
+
+#include <string>
+
+#include "attune/core/error.h"
+#include "attune/ops/matmul.h"
+#include "attune/ops/select.h"
+#include "attune/ops/shaping.h"
+
+namespace attune {
+
+Transformer::Transformer(const TransformerConfig& config, std::uint64_t seed, DType dtype)
+    : config_(config.resolved()), dtype_(dtype) {
+  const Scope root(store_, seed, dtype);
+  const InitScheme init(config_.init, config_.init_std, config_.n_layer);
+  token_embedding_.emplace(root / "token_embedding", config_.vocabulary, config_.n_embd, init);
+  const PositionalConfig positional{config_.n_embd, config_.n_head, config_.head_dim,
+                                    config_.block_size, config_.mask == "causal"};
+  encoding_ = make_positional_encoding(config_.positions, root / "position", positional, init);
+  embedding_dropout_.emplace(root / "embedding_dropout", config_.dropout);
+  blocks_.reserve(static_cast<std::size_t>(config_.n_layer));
+  for (std::int64_t layer = 0; layer < config_.n_layer; ++layer) {
+    blocks_.emplace_back(root / "block" / layer, config_, *encoding_, init,
+                         static_cast<int>(layer));
+  }
+  if (config_.norm_position == NormPosition::pre) {
+    final_norm_.emplace(root / "final_norm", config_.norm, config_.n_embd, config_.bias);
+  }
+  if (!config_.tie_head) {
+    head_.emplace(root / "head", config_.n_embd, config_.vocabulary, false, init, Role::head);
+  }
+}
+
+PositionContext Transformer::positions_of(const TokenBatch& batch, const Pass& pass) const {
+  PositionContext context;
+  const std::int64_t first = pass.cache ? pass.cache->filled() : 0;
+  context.query = pass.positions ? *pass.positions : Positions::range(first, batch.time);
+  if (context.query.time != batch.time ||
+      (context.query.batch != 1 && context.query.batch != batch.batch)) {
+    throw ShapeError("transformer: positions for [" + std::to_string(context.query.batch) + ", " +
+                     std::to_string(context.query.time) + "] tokens, not [" +
+                     std::to_string(batch.batch) + ", " + std::to_string(batch.time) + "]");
+  }
+  context.key = pass.cache ? pass.cache->positions().followed_by(context.query) : context.query;
+  encoding_->prepare(context, pass);
+  return context;
+}
+
+Var Transformer::hidden(const TokenBatch& batch, const Pass& pass) const {
+  const PositionContext context = positions_of(batch, pass);
+  Var x = (*token_embedding_)(batch.tokens, {batch.batch, batch.time}, pass);
+  x = (*embedding_dropout_)(encoding_->embed(x, context.query, pass), pass);
+  x = pass.hook(HookPoint::embedding, -1, x);
+  for (const Block& block : blocks_) x = block(x, context, pass);
+  if (pass.cache) pass.cache->advance(context.query);
+  if (final_norm_) x = (*final_norm_)(x, pass);
+  return pass.hook(HookPoint::final, static_cast<int>(blocks_.size()), x);
+}
+
+Var Transformer::head(const Var& hidden, const Pass& pass) const {
+  return head_ ? (*head_)(hidden, pass) : linear(hidden, pass(token_embedding_->weight()));
+}
+
+Var Transformer::logits(const TokenBatch& batch, const Pass& pass) const {
+  return head(hidden(batch, pass), pass);
+}
+
+CrossEntropy Transformer::loss(const TokenBatch& batch, std::span<const std::int32_t> targets,
+                               const Pass& pass, double label_smoothing,
+                               std::span<std::uint8_t> row_correct) const {
+  if (targets.size() != batch.tokens.size()) {
+    throw ShapeError("transformer: " + std::to_string(targets.size()) + " targets for " +
+                     std::to_string(batch.tokens.size()) + " tokens");
+  }
+  std::vector<std::int32_t> rows;
+  std::vector<std::int32_t> scored;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i] == kIgnore) continue;
+    rows.push_back(static_cast<std::int32_t>(i));
+    scored.push_back(targets[i]);
+  }
+  Var x = reshape(hidden(batch, pass), {batch.batch * batch.time, config_.n_embd});
+  const auto count = static_cast<std::int64_t>(rows.size());
+  if (rows.size() != targets.size()) x = gather_rows(x, rows, {count});
+  return cross_entropy(head(x, pass), scored, label_smoothing, row_correct);
+}
+
+KvCache Transformer::make_cache(std::int64_t batch, std::int64_t capacity) const {
+  return KvCache(static_cast<int>(config_.n_layer), batch, capacity,
+                 config_.n_head * config_.head_dim, config_.n_head * config_.value_dim, dtype_);
+}
+
+}  // namespace attune

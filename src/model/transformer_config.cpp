@@ -1,0 +1,87 @@
+#include "attune/model/transformer_config.h"
+
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "attune/core/error.h"
+#include "attune/core/text.h"
+#include "model/option_domain.h"
+
+namespace attune {
+namespace {
+
+// Bounds that keep a slip of the keyboard a usage error instead of an allocation that fails: far
+// above what one machine trains.
+constexpr std::int64_t kMostLayers = 1000;
+constexpr std::int64_t kMostHeads = 4096;
+constexpr std::int64_t kMostWidth = 65536;
+constexpr std::int64_t kMostHidden = std::int64_t{1} << 20;
+constexpr std::int64_t kMostContext = std::int64_t{1} << 20;
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
+constexpr double kMostParameters = 4294967296.0;  // 64 GiB with gradients and moments in float32
+
+void check_sizes(const TransformerConfig& config) {
+  require_between("vocabulary", config.vocabulary, 1, kMostTokens);
+  require_between("--block-size", config.block_size, 0, kMostContext);
+  require_between("--n-layer", config.n_layer, 1, kMostLayers);
+  require_between("--n-head", config.n_head, 1, kMostHeads);
+  require_between("--n-embd", config.n_embd, 1, kMostWidth);
+  require_between("--head-dim", config.head_dim, 0, kMostWidth);
+  require_between("--value-dim", config.value_dim, 0, kMostWidth);
+  require_between("--d-ff", config.d_ff, 0, kMostHidden);
+}
+
+void check_numbers(const TransformerConfig& config) {
+  require_between("--dropout", config.dropout, 0, 1);
+  if (config.attention_dropout != kFollows) {
+    require_between("--attn-dropout", config.attention_dropout, 0, 1);
+  }
+  require_not_negative("--attn-scale", config.attention_scale);
+  require_not_negative("--init-std", config.init_std);
+  static const std::array<std::string, 2> kMasks{"causal", "none"};
+  require_one_of("--mask", config.mask, kMasks);
+}
+
+// Weights of the linear maps and the token embedding, the bulk of a model; in double, which does
+// not overflow.
+double estimated_parameters(const TransformerConfig& config) {
+  const auto width = static_cast<double>(config.n_embd);
+  const auto heads = static_cast<double>(config.n_head);
+  const auto per_head = 2 * static_cast<double>(config.head_dim + config.value_dim);
+  const double hidden_maps = config.activation == Activation::swiglu ? 3 : 2;
+  const double attention = width * heads * per_head;
+  const double ffn = config.ffn ? hidden_maps * width * static_cast<double>(config.d_ff) : 0;
+  const double tables = config.tie_head ? 1 : 2;
+  return static_cast<double>(config.n_layer) * (attention + ffn) +
+         tables * width * static_cast<double>(config.vocabulary);
+}
+
+}  // namespace
+
+TransformerConfig TransformerConfig::resolved() const {
+  check_sizes(*this);
+  check_numbers(*this);
+  TransformerConfig config = *this;
+  if (config.head_dim == 0) {
+    if (n_embd % n_head != 0) {
+      throw ConfigError(fmt::format("--n-head {} does not divide --n-embd {}", n_head, n_embd));
+    }
+    config.head_dim = n_embd / n_head;
+  }
+  if (config.value_dim == 0) config.value_dim = config.head_dim;
+  if (config.d_ff == 0) config.d_ff = 4 * n_embd;
+  if (config.attention_dropout == kFollows) config.attention_dropout = dropout;
+
+  const double parameters = estimated_parameters(config);
+  if (parameters > kMostParameters) {
+    throw ConfigError(
+        fmt::format("--n-layer {} with --n-embd {} makes {} parameters; at most {} are supported",
+                    n_layer, n_embd, format_count(static_cast<std::int64_t>(parameters)),
+                    format_count(static_cast<std::int64_t>(kMostParameters))));
+  }
+  return config;
+}
+
+}  // namespace attune

@@ -1,0 +1,16 @@
+#include "attune/nn/embedding.h"
+
+#include "attune/ops/select.h"
+
+namespace attune {
+
+Embedding::Embedding(const Scope& scope, std::int64_t rows, std::int64_t model,
+                     const InitScheme& init)
+    : weight_(scope.parameter("weight", {rows, model}, init(Role::embedding, {rows, model}))) {}
+
+Var Embedding::operator()(std::span<const std::int32_t> indices, const Shape& shape,
+                          const Pass& pass) const {
+  return gather_rows(pass(weight_), indices, shape);
+}
+
+}  // namespace attune

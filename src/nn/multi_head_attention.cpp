@@ -1,0 +1,111 @@
+#include "attune/nn/multi_head_attention.h"
+
+#include <algorithm>
+
+#include "attune/core/error.h"
+#include "attune/nn/kv_cache.h"
+#include "attune/ops/arithmetic.h"
+#include "attune/ops/attention.h"
+
+namespace attune {
+namespace {
+
+AttentionConfig resolved(AttentionConfig config) {
+  if (config.memory == 0) config.memory = config.model;
+  if (config.kv_heads == 0) config.kv_heads = config.heads;
+  if (config.value_dim == 0) config.value_dim = config.head_dim;
+  if (config.heads < 1 || config.kv_heads < 1 || config.heads % config.kv_heads != 0) {
+    throw ConfigError("attention: " + std::to_string(config.kv_heads) +
+                      " key heads do not divide " + std::to_string(config.heads) + " query heads");
+  }
+  return config;
+}
+
+}  // namespace
+
+MultiHeadAttention::MultiHeadAttention(const Scope& scope, const AttentionConfig& config,
+                                       const PositionalEncoding& encoding, const InitScheme& init,
+                                       int layer)
+    : config_(resolved(config)),
+      path_(scope.path()),
+      encoding_(encoding),
+      layer_(layer),
+      query_(scope / "query", config_.model, config_.heads * config_.head_dim, config_.bias, init),
+      key_(scope / "key", config_.memory, config_.kv_heads * config_.head_dim, config_.bias, init),
+      value_(scope / "value", config_.memory, config_.kv_heads * config_.value_dim, config_.bias,
+             init),
+      output_(scope / "output", config_.heads * config_.value_dim, config_.model, config_.bias,
+              init, Role::residual_projection) {}
+
+Var MultiHeadAttention::operator()(const Var& x, const PositionContext& context,
+                                   const Pass& pass) const {
+  return (*this)(x, x, context, pass);
+}
+
+Var MultiHeadAttention::operator()(const Var& x, const Var& memory, const PositionContext& context,
+                                   const Pass& pass) const {
+  const PathGuard guard(pass.tape, path_);
+  const Projections projected = project(x, memory, context, pass);
+  const Var mixed = attend(projected, context, pass);
+  return output_(pass.hook(HookPoint::head_output, layer_, mixed), pass);
+}
+
+// Stage 1: queries, keys and values, with position in queries and keys where the encoding puts it
+// there, and the keys and values of earlier tokens in front where there is a cache.
+MultiHeadAttention::Projections MultiHeadAttention::project(const Var& x, const Var& memory,
+                                                            const PositionContext& context,
+                                                            const Pass& pass) const {
+  Var query = encoding_.transform_query(query_(x, pass), config_.heads, context);
+  Var key = key_(memory, pass);
+  Var value = value_(memory, pass);
+  const bool transform_before_cache =
+      !pass.cache || encoding_.cache_policy() == CachePolicy::transformed_keys;
+  if (transform_before_cache) key = encoding_.transform_key(key, config_.kv_heads, context);
+  if (pass.cache) {
+    const std::int64_t time = key.shape()[1];
+    pass.cache->append(layer_, key.value(), value.value());
+    key = pass.cache->keys(layer_, time);
+    value = pass.cache->values(layer_, time);
+  }
+  if (!transform_before_cache) key = encoding_.transform_key(key, config_.kv_heads, context);
+  return {pass.hook(HookPoint::query, layer_, query), pass.hook(HookPoint::key, layer_, key),
+          pass.hook(HookPoint::value, layer_, value)};
+}
+
+// Stages 2 to 4: scores, softmax under the mask, mixture of values. One fused kernel, or the
+// composition from primitive ops where somebody looks inside or the encoding depends on content.
+Var MultiHeadAttention::attend(const Projections& projected, const PositionContext& context,
+                               const Pass& pass) const {
+  const Mask mask = pass.mask ? config_.mask & *pass.mask : config_.mask;
+  AttentionOptions options;
+  options.heads = config_.heads;
+  options.kv_heads = config_.kv_heads;
+  options.scale = config_.scale;
+  options.softcap = config_.softcap;
+  options.mask = &mask;
+  if (pass.training && config_.dropout > 0) {
+    options.dropout = {config_.dropout, pass.random.stream(path_ + ".pattern"), pass.first_example};
+  }
+  if (pass.statistics) options.statistics = pass.statistics->layer(layer_);
+
+  const bool composed = encoding_.depends_on_content() ||
+                        (pass.hooks && pass.hooks->wants_inside_of_attention(layer_));
+  if (!composed) {
+    return attention(projected.query, projected.key, projected.value, context.score_bias, options);
+  }
+  Var pattern;
+  AttentionStages stages;
+  stages.scores = [&](const Var& scores) {
+    const Var bias = encoding_.content_bias(projected.query, scores, layer_, context, pass);
+    return pass.hook(HookPoint::scores, layer_, bias.is_null() ? scores : scores + bias);
+  };
+  stages.pattern = [&](const Var& weights) {
+    return pattern = pass.hook(HookPoint::pattern, layer_, weights);
+  };
+  const Var mixed = attention_textbook(projected.query, projected.key, projected.value,
+                                       context.score_bias, options, stages);
+  const Var term = encoding_.value_term(pattern, layer_, context, pass);
+  return term.is_null() ? mixed : mixed + term;
+}
+
+}  // namespace attune

@@ -1,0 +1,27 @@
+#include "attune/nn/norm.h"
+
+#include "attune/ops/norm.h"
+
+namespace attune {
+
+Norm::Norm(const Scope& scope, NormKind kind, std::int64_t width, bool shift) : kind_(kind) {
+  if (kind == NormKind::none) return;
+  gain_ = &scope.parameter("gain", {width}, Initializer::constant(1), {.decays = false});
+  if (shift && kind == NormKind::layernorm) {
+    shift_ = &scope.parameter("shift", {width}, Initializer::constant(0), {.decays = false});
+  }
+}
+
+Var Norm::operator()(const Var& x, const Pass& pass) const {
+  switch (kind_) {
+    case NormKind::none:
+      return x;
+    case NormKind::rmsnorm:
+      return rms_norm(x, pass(*gain_));
+    case NormKind::layernorm:
+      break;
+  }
+  return layer_norm(x, pass(*gain_), shift_ ? pass(*shift_) : Var());
+}
+
+}  // namespace attune

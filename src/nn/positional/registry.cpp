@@ -1,0 +1,50 @@
+#include <algorithm>
+
+#include "attune/core/error.h"
+#include "attune/core/text.h"
+#include "nn/positional/schemes.h"
+
+namespace attune {
+namespace {
+
+struct Scheme {
+  const char* name;
+  const char* description;
+  positional::Maker make;
+};
+
+constexpr Scheme kSchemes[] = {
+    {"none", "nothing is added; under a causal mask order can still be inferred",
+     positional::make_none},
+    {"learned", "a learned vector a position, added to the tokens (Radford 2018)",
+     positional::make_learned},
+    {"sinusoidal", "fixed sines and cosines, added to sqrt(width) times the tokens (Vaswani 2017)",
+     positional::make_sinusoidal},
+    {"rope", "queries and keys rotated by their position (Su 2021), half-split pairs",
+     positional::make_rope},
+    {"alibi", "scores lowered linearly with distance, a fixed slope a head (Press 2022)",
+     positional::make_alibi},
+    {"t5", "a learned bias a head and bucket of distances (Raffel 2020)", positional::make_t5},
+};
+
+}  // namespace
+
+std::unique_ptr<PositionalEncoding> make_positional_encoding(std::string_view name,
+                                                             const Scope& scope,
+                                                             const PositionalConfig& config,
+                                                             const InitScheme& init) {
+  std::vector<std::string> names;
+  for (const Scheme& scheme : kSchemes) {
+    if (name == scheme.name) return scheme.make(scope, config, init);
+    names.emplace_back(scheme.name);
+  }
+  throw ConfigError("--pos: '" + std::string(name) + "' is unknown" + did_you_mean(name, names));
+}
+
+std::vector<EncodingInfo> list_encodings() {
+  std::vector<EncodingInfo> list;
+  for (const Scheme& scheme : kSchemes) list.push_back({scheme.name, scheme.description});
+  return list;
+}
+
+}  // namespace attune

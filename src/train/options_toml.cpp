@@ -1,0 +1,215 @@
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include "attune/core/error.h"
+#include "attune/core/text.h"
+#include "attune/train/options.h"
+#include "train/option_builders.h"
+
+namespace attune {
+namespace {
+
+constexpr std::string_view kTaskKey = "task";
+// Beside the options of the group: what identifies the data file.
+constexpr std::string_view kDataTable = "data";
+constexpr std::string_view kBytesKey = "bytes";
+constexpr std::string_view kSha256Key = "sha256";
+
+std::string table_name(const Option& option) {
+  std::string name = option.group;
+  std::ranges::transform(name, name.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name;
+}
+
+std::string key_name(std::string_view option) {
+  std::string key(option);
+  std::ranges::replace(key, '-', '_');
+  return key;
+}
+
+// A TOML basic string.
+std::string quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (code < 0x20 || code == 0x7f) {
+      quoted += fmt::format("\\u{:04x}", code);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
+}
+
+std::string toml_value(const Option& option, const std::string& text) {
+  switch (option.kind) {
+    case Option::Kind::boolean:
+      return text;
+    case Option::Kind::integer:
+      return text == option::kAuto ? quoted(text) : text;
+    case Option::Kind::number:
+      if (text == option::kAuto) return quoted(text);
+      return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+    case Option::Kind::choice:
+    case Option::Kind::text:
+    case Option::Kind::duration:
+      return quoted(text);
+  }
+  throw InternalError("to_toml: an option of unknown kind");
+}
+
+toml::table parse(std::string_view toml, std::string_view source) {
+  try {
+    return toml::parse(toml, source);
+  } catch (const toml::parse_error& error) {
+    const auto& place = error.source().begin;
+    throw ConfigError(fmt::format("{}: line {}, column {}: {}", source, place.line, place.column,
+                                  error.description()));
+  }
+}
+
+// Applies one document; remembers which option came from which key, so that no option is given
+// twice.
+class Reader final {
+ public:
+  Reader(RunConfig& config, std::string_view source, DataFile* data)
+      : config_(config), source_(source), data_(data) {}
+
+  void read(const toml::table& document) {
+    for (const auto& [key, node] : document) {
+      if (const toml::table* table = node.as_table()) {
+        read_table(key.str(), *table);
+      } else if (key.str() == kTaskKey) {
+        config_.task.name = string_of(key.str(), node);
+      } else {
+        read_option(key.str(), node);
+      }
+    }
+    if (data_ != nullptr) data_->path = config_.task.data;
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view key, std::string_view reason) const {
+    throw ConfigError(fmt::format("{}: {}: {}", source_, key, reason));
+  }
+
+  void read_table(std::string_view name, const toml::table& table) {
+    std::vector<std::string> known;
+    for (const Option& option : option_table()) {
+      std::string candidate = table_name(option);
+      if (std::ranges::count(known, candidate) == 0) known.push_back(std::move(candidate));
+    }
+    if (std::ranges::count(known, name) == 0) {
+      throw ConfigError(fmt::format("{}: [{}] is not a table of options{} (known: {})", source_,
+                                    name, did_you_mean(name, known), fmt::join(known, ", ")));
+    }
+    for (const auto& [key, node] : table) {
+      if (name == kDataTable && key.str() == kBytesKey) {
+        read_bytes(node);
+      } else if (name == kDataTable && key.str() == kSha256Key) {
+        const std::string digest = string_of(key.str(), node);
+        if (data_ != nullptr) data_->sha256 = digest;
+      } else {
+        read_option(key.str(), node);
+      }
+    }
+  }
+
+  void read_bytes(const toml::node& node) {
+    const auto bytes = node.value_exact<std::int64_t>();
+    if (!bytes || *bytes < 0) fail(kBytesKey, "expected a whole number of at least 0");
+    if (data_ != nullptr) data_->bytes = *bytes;
+  }
+
+  void read_option(std::string_view key, const toml::node& node) {
+    const Option* option = find_option(key);
+    if (option == nullptr) {
+      std::vector<std::string> known;
+      for (const std::string& name : option_names()) known.push_back(key_name(name.substr(2)));
+      throw ConfigError(fmt::format("{}: {} is not an option{}", source_, key,
+                                    did_you_mean(key_name(key), known)));
+    }
+    const auto [earlier, is_first] = given_.emplace(option->name, key);
+    if (!is_first) {
+      fail(key, earlier->second == key ? "given twice"
+                                       : fmt::format("given twice, also as {}", earlier->second));
+    }
+    const std::string text = text_of(key, *option, node);
+    try {
+      option->set(config_, text);
+    } catch (const ConfigError& error) {
+      std::string_view reason = error.what();
+      const std::string prefix = "--" + option->name + ": ";
+      if (reason.starts_with(prefix)) reason.remove_prefix(prefix.size());
+      fail(key, reason);
+    }
+  }
+
+  // The value as it would stand on the command line.
+  std::string text_of(std::string_view key, const Option& option, const toml::node& node) const {
+    if (const auto value = node.value_exact<std::string>()) return *value;
+    if (const auto value = node.value_exact<std::int64_t>()) return std::to_string(*value);
+    if (const auto value = node.value_exact<bool>()) return option::text_of(*value);
+    if (const auto value = node.value_exact<double>()) {
+      if (option.kind == Option::Kind::integer) {
+        fail(key, fmt::format("{} is not written as a whole number", format_float(*value)));
+      }
+      return format_float(*value);
+    }
+    fail(key, "expected a string, a number, true or false");
+  }
+
+  std::string string_of(std::string_view key, const toml::node& node) const {
+    if (const auto value = node.value_exact<std::string>()) return *value;
+    fail(key, "expected a string");
+  }
+
+  RunConfig& config_;
+  std::string_view source_;
+  DataFile* data_;
+  std::map<std::string, std::string> given_;  // option -> key
+};
+
+}  // namespace
+
+std::string to_toml(const RunConfig& config, const DataFile* data) {
+  std::string toml = fmt::format("{} = {}\n", kTaskKey, quoted(config.task.name));
+  std::string group;
+  for (const Option& option : option_table()) {
+    if (!option.in_config) continue;
+    if (option.group != group) {
+      group = option.group;
+      toml += fmt::format("\n[{}]\n", table_name(option));
+      if (data != nullptr && table_name(option) == kDataTable) {
+        toml += fmt::format("{} = {}\n{} = {}\n", kBytesKey, data->bytes, kSha256Key,
+                            quoted(data->sha256));
+      }
+    }
+    const bool is_data_path = data != nullptr && option.name == "data";
+    const std::string text = is_data_path ? data->path : option.get(config);
+    toml += fmt::format("{} = {}\n", key_name(option.name), toml_value(option, text));
+  }
+  return toml;
+}
+
+void apply_toml(RunConfig& config, std::string_view toml, std::string_view source, DataFile* data) {
+  Reader(config, source, data).read(parse(toml, source));
+}
+
+std::string task_in_toml(std::string_view toml, std::string_view source) {
+  const toml::table document = parse(toml, source);
+  const toml::node* task = document.get(kTaskKey);
+  if (task == nullptr) return "";
+  if (const auto name = task->value_exact<std::string>()) return *name;
+  throw ConfigError(fmt::format("{}: {}: expected a string", source, kTaskKey));
+}
+
+}  // namespace attune

@@ -1,0 +1,125 @@
+#include "attune/train/run_config.h"
+
+#include <array>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "attune/core/error.h"
+#include "attune/core/text.h"
+#include "model/option_domain.h"
+
+namespace attune {
+namespace {
+
+// Steps and examples are 32-bit coordinates of the random streams.
+constexpr std::int64_t kMostSteps = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMostExamples = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMostBatch = std::int64_t{1} << 20;
+constexpr std::int64_t kMostLength = 65536;
+constexpr std::int64_t kFollowsMaxIters = static_cast<std::int64_t>(kFollows);
+
+void check_task_name(const std::string& name) {
+  std::vector<std::string> names;
+  for (const TaskInfo& task : list_tasks()) {
+    if (task.name == name) return;
+    names.push_back(task.name);
+  }
+  throw ConfigError(fmt::format("task '{}' is unknown{} (see attune list tasks)", name,
+                                did_you_mean(name, names)));
+}
+
+void check_task(const TaskOptions& task) {
+  check_task_name(task.name);
+  require_between("--length", task.min_length, 1, kMostLength);
+  require_between("--length", task.max_length, 1, kMostLength);
+  if (task.min_length > task.max_length) {
+    throw ConfigError(fmt::format("--length: {}..{} is empty; the first number is the smaller one",
+                                  task.min_length, task.max_length));
+  }
+  require_between("--symbols", task.symbols, 1, kMostLength);
+  require_between("--digits", task.digits, 1, kMostLength);
+  require_between("--modulus", task.modulus, 2, kMostLength);
+  static const std::array<std::string, 4> kOperations{"add", "sub", "mul", "div"};
+  require_one_of("--op", task.op, kOperations);
+  require_below_one("--val-fraction", task.val_fraction);
+}
+
+void check_amounts(const RunConfig& config) {
+  require_between("--batch-size", config.batch_size, 1, kMostBatch);
+  require_between("--grad-accum", config.grad_accum, 1, kMostBatch);
+  if (config.batch_size * config.grad_accum > kMostExamples) {
+    throw ConfigError(fmt::format("--batch-size {} times --grad-accum {} is more than {} examples",
+                                  config.batch_size, config.grad_accum, kMostExamples));
+  }
+  require_between("--shards", config.shards, 1, 1024);
+  require_between("--train-size", config.train_size, 0, kMostExamples);
+  require_between("--max-iters", config.max_iters, 0, kMostSteps);
+  require_below_one("--label-smoothing", config.label_smoothing);
+  require_not_negative("--grad-clip", config.grad_clip);
+  require_between("--seed", config.seed, 0, std::numeric_limits<std::int64_t>::max());
+  require_between("--threads", config.threads, 0, 1024);
+}
+
+void check_cadence(const RunConfig& config) {
+  require_between("--eval-interval", config.eval_interval, 1, kMostSteps);
+  require_between("--eval-iters", config.eval_iters, 1, kMostSteps);
+  require_between("--log-interval", config.log_interval, 1, kMostSteps);
+  require_between("--attention-interval", config.attention_interval, 0, kMostSteps);
+  require_between("--save-interval", config.save_interval, 0, kMostSteps);
+  require_between("--target-accuracy", config.target_accuracy, 0, 1);
+  require_not_negative("--target-loss", config.target_loss);
+  require_not_negative("--time-budget", config.time_budget_seconds);
+}
+
+ScheduleConfig resolved_schedule(ScheduleConfig schedule, std::int64_t max_iters) {
+  if (schedule.decay_iters == kFollowsMaxIters) schedule.decay_iters = max_iters;
+  const bool follows = schedule.min_lr == kFollows;
+  if (follows) schedule.min_lr = 0;  // until --lr is known to be sound
+  check(schedule);
+  if (follows) schedule.min_lr = schedule.lr / 10;
+  const bool decays = schedule.shape == "cosine" || schedule.shape == "linear";
+  if (decays && schedule.min_lr > schedule.lr) {
+    throw ConfigError(fmt::format("--min-lr {} is above --lr {}", format_float(schedule.min_lr),
+                                  format_float(schedule.lr)));
+  }
+  return schedule;
+}
+
+}  // namespace
+
+RunConfig RunConfig::defaults_for(const std::string& task) {
+  check_task_name(task);
+  RunConfig config;
+  config.task.name = task;
+  config.schedule.min_lr = kFollows;
+  config.schedule.decay_iters = kFollowsMaxIters;
+  config.model.attention_dropout = kFollows;
+  if (task == "text") return config;  // the fields' own defaults are nanoGPT's small CPU recipe
+
+  config.model.n_layer = 2;
+  config.model.n_embd = 64;
+  config.model.block_size = config.task.block_size = 0;
+  config.model.positions = "sinusoidal";
+  config.batch_size = 64;
+  config.max_iters = 3000;
+  if (task == "parity") config.task.max_length = 10;
+  return config;
+}
+
+RunConfig RunConfig::resolved() const {
+  check_task(task);
+  check_amounts(*this);
+  check_cadence(*this);
+  RunConfig config = *this;
+  config.model = model.resolved();
+  if (task.name == "text") {
+    require_between("--block-size", model.block_size, 1, std::numeric_limits<std::int32_t>::max());
+  }
+  config.task.block_size = model.block_size;
+  check(optimizer);
+  config.schedule = resolved_schedule(schedule, max_iters);
+  return config;
+}
+
+}  // namespace attune

@@ -1,0 +1,274 @@
+#include <fmt/format.h>
+
+#include "attune/core/error.h"
+#include "train/option_builders.h"
+
+// The options of training, optimizer, schedule, logging, stopping and the run itself.
+namespace attune::option {
+namespace {
+
+constexpr const char* kTraining = "Training";
+constexpr const char* kOptimizer = "Optimizer";
+constexpr const char* kSchedule = "Schedule";
+constexpr const char* kLogging = "Logging";
+constexpr const char* kStopping = "Stopping";
+constexpr const char* kRun = "Run";
+
+void add_training_options(std::vector<Option>& options) {
+  options.push_back(changeable_on_resume(integer(
+      {"max-iters",
+       {"max-steps", "steps"},
+       kTraining,
+       "Length of training in steps: the updates of the weights."},
+      [](auto& config) -> auto& { return config.max_iters; })));
+  options.push_back(integer(
+      {"batch-size",
+       {},
+       kTraining,
+       "Examples in a micro-batch. More give a steadier gradient and take "
+       "time in proportion."},
+      [](auto& config) -> auto& { return config.batch_size; }));
+  options.push_back(integer(
+      {"grad-accum",
+       {"gradient-accumulation-steps"},
+       kTraining,
+       "Micro-batches in a step: a batch this many times larger in the memory "
+       "of one."},
+      [](auto& config) -> auto& { return config.grad_accum; }));
+  options.push_back(integer(
+      {"shards",
+       {},
+       kTraining,
+       "Parts that a batch is split into, at most this many threads work. "
+       "Changes rounding, unlike --threads."},
+      [](auto& config) -> auto& { return config.shards; }));
+  options.push_back(number(
+      {"label-smoothing",
+       {},
+       kTraining,
+       "Probability given to all tokens evenly in the training target, 0 to "
+       "below 1. More keeps the model less certain."},
+      [](auto& config) -> auto& { return config.label_smoothing; }));
+  options.push_back(number(
+      {"grad-clip",
+       {},
+       kTraining,
+       "Largest norm of the whole gradient, longer ones are scaled down; 0: "
+       "off. Lower is safer and slower."},
+      [](auto& config) -> auto& { return config.grad_clip; }));
+  options.push_back(boolean(
+      {"skip-nonfinite",
+       {},
+       kTraining,
+       "Skip and count a step whose loss or gradient is not finite, instead "
+       "of ending the run as diverged."},
+      [](auto& config) -> auto& { return config.skip_nonfinite; }));
+  options.push_back(enumeration<DType>(
+      {"dtype",
+       {},
+       kTraining,
+       "Precision of all arithmetic; float64 takes twice the time or more."},
+      {"float32", "float64"}, [](auto& config) -> auto& { return config.dtype; }));
+  options.push_back(integer(
+      {"seed",
+       {},
+       kTraining,
+       "Decides every random number: initial weights, batches, dropout. 0 to "
+       "2^63-1."},
+      [](auto& config) -> auto& { return config.seed; }));
+}
+
+void add_optimizer_options(std::vector<Option>& options) {
+  options.push_back(choice(
+      {"optimizer",
+       {},
+       kOptimizer,
+       "adamw: Adam with decoupled weight decay; adam: decay added to the "
+       "gradient; sgd: momentum, wants a larger --lr."},
+      {"adamw", "adam", "sgd"}, [](auto& config) -> auto& { return config.optimizer.kind; }));
+  options.push_back(number(
+      {"beta1",
+       {},
+       kOptimizer,
+       "Memory of the mean gradient (adam, adamw), 0 to below 1: about "
+       "1/(1-beta1) steps."},
+      [](auto& config) -> auto& { return config.optimizer.beta1; }));
+  options.push_back(number(
+      {"beta2",
+       {},
+       kOptimizer,
+       "Memory of the mean squared gradient (adam, adamw), 0 to below 1. Small "
+       "batches want it nearer to 1."},
+      [](auto& config) -> auto& { return config.optimizer.beta2; }));
+  options.push_back(number(
+      {"eps",
+       {},
+       kOptimizer,
+       "Added to the root of the mean square (adam, adamw): gradients well "
+       "below it move little."},
+      [](auto& config) -> auto& { return config.optimizer.eps; }));
+  options.push_back(number(
+      {"momentum", {}, kOptimizer, "Memory of past gradients (sgd), 0 to below 1."},
+      [](auto& config) -> auto& { return config.optimizer.momentum; }));
+  options.push_back(number(
+      {"weight-decay",
+       {},
+       kOptimizer,
+       "Pull of weights and embeddings towards 0, per unit of learning rate; "
+       "biases and gains have none."},
+      [](auto& config) -> auto& { return config.optimizer.weight_decay; }));
+}
+
+// nanoGPT's switch: false is a constant rate.
+Option decay_lr() {
+  Option option = described({"decay-lr",
+                             {},
+                             kSchedule,
+                             "nanoGPT's switch: false is --lr-schedule constant, true keeps a "
+                             "schedule that decays."},
+                            Option::Kind::boolean);
+  option.set = [](RunConfig& config, std::string_view text) {
+    std::string& shape = config.schedule.shape;
+    if (!boolean_of("decay-lr", text)) {
+      shape = "constant";
+    } else if (shape == "constant") {
+      shape = "cosine";
+    }
+  };
+  option.get = [](const RunConfig& config) { return text_of(config.schedule.shape != "constant"); };
+  return not_stored(std::move(option));
+}
+
+void add_schedule_options(std::vector<Option>& options) {
+  options.push_back(number(
+      {"lr",
+       {"learning-rate"},
+       kSchedule,
+       "Learning rate at its peak. Too high diverges or stalls, too low takes "
+       "longer."},
+      [](auto& config) -> auto& { return config.schedule.lr; }));
+  options.push_back(choice(
+      {"lr-schedule",
+       {},
+       kSchedule,
+       "After warm-up: cosine and linear fall to --min-lr, constant stays, "
+       "noam falls as 1/sqrt(step)."},
+      {"cosine", "linear", "constant", "noam"},
+      [](auto& config) -> auto& { return config.schedule.shape; }));
+  options.push_back(decay_lr());
+  options.push_back(integer(
+      {"warmup-iters",
+       {},
+       kSchedule,
+       "Steps in which the rate rises from 0. More is safer for deep and "
+       "post-norm models."},
+      [](auto& config) -> auto& { return config.schedule.warmup_iters; }));
+  options.push_back(with_auto(integer(
+      {"lr-decay-iters",
+       {},
+       kSchedule,
+       "Step at which --min-lr is reached (cosine, linear); auto: --max-iters."},
+      [](auto& config) -> auto& { return config.schedule.decay_iters; })));
+  options.push_back(with_auto(number(
+      {"min-lr", {}, kSchedule, "Learning rate that cosine and linear end at; auto: --lr / 10."},
+      [](auto& config) -> auto& { return config.schedule.min_lr; })));
+}
+
+void add_logging_options(std::vector<Option>& options) {
+  options.push_back(changeable_on_resume(integer(
+      {"eval-interval",
+       {},
+       kLogging,
+       "Steps between evaluations; the first and the last step are always evaluated."},
+      [](auto& config) -> auto& { return config.eval_interval; })));
+  options.push_back(integer(
+      {"eval-iters",
+       {},
+       kLogging,
+       "Batches of each split in an evaluation. More: less noise, in time "
+       "proportional."},
+      [](auto& config) -> auto& { return config.eval_iters; }));
+  options.push_back(changeable_on_resume(integer(
+      {"log-interval", {}, kLogging, "Steps between lines of training loss."},
+      [](auto& config) -> auto& { return config.log_interval; })));
+  options.push_back(changeable_on_resume(integer(
+      {"attention-interval",
+       {},
+       kLogging,
+       "Steps between records of each head's entropy in attention.jsonl; 0: none."},
+      [](auto& config) -> auto& { return config.attention_interval; })));
+  options.push_back(changeable_on_resume(integer(
+      {"save-interval", {}, kLogging, "Steps between checkpoints; 0: at each evaluation."},
+      [](auto& config) -> auto& { return config.save_interval; })));
+}
+
+void add_stopping_options(std::vector<Option>& options) {
+  options.push_back(changeable_on_resume(number(
+      {"target-accuracy",
+       {},
+       kStopping,
+       "Stop when an evaluation reaches this share of right answers (val_exact, or "
+       "val_accuracy where a task has no answers), 0 to 1; 0: off."},
+      [](auto& config) -> auto& { return config.target_accuracy; })));
+  options.push_back(changeable_on_resume(number(
+      {"target-loss",
+       {},
+       kStopping,
+       "Stop when an evaluation reaches this validation loss, in nats per scored token; 0: off."},
+      [](auto& config) -> auto& { return config.target_loss; })));
+  options.push_back(changeable_on_resume(duration(
+      {"time-budget", {}, kStopping, "Stop after this time: 90s, 3m, 1.5h; 0: off."},
+      [](auto& config) -> auto& { return config.time_budget_seconds; })));
+}
+
+// Flags of nanoGPT's documented commands that leave no choice here.
+Option only(Words words, Option::Kind kind, std::string value, const char* reason) {
+  Option option = described(std::move(words), kind);
+  option.set = [name = option.name, value, kind, reason](RunConfig&, std::string_view text) {
+    const bool matches =
+        kind == Option::Kind::boolean ? text_of(boolean_of(name, text)) == value : text == value;
+    if (!matches) throw ConfigError(fmt::format("--{}: '{}': {}", name, text, reason));
+  };
+  option.get = [value](const RunConfig&) { return value; };
+  return not_stored(std::move(option));
+}
+
+void add_run_options(std::vector<Option>& options) {
+  options.push_back(not_stored(text(
+      {"out-dir",
+       {},
+       kRun,
+       "Run directory; empty: runs/TASK-NUMBER. One that holds a run "
+       "is refused unless --resume is given."},
+      [](auto& config) -> auto& { return config.out_dir; })));
+  options.push_back(not_stored(boolean(
+      {"resume", {}, kRun, "Go on from the checkpoint in the run directory."},
+      [](auto& config) -> auto& { return config.resume; })));
+  options.push_back(not_stored(integer(
+      {"threads",
+       {},
+       kRun,
+       "Threads that work; 0: the physical cores available. The "
+       "result does not depend on it."},
+      [](auto& config) -> auto& { return config.threads; })));
+  options.push_back(only({"device", {}, kRun, "Only cpu; accepted so that nanoGPT's commands run."},
+                         Option::Kind::text, "cpu", "only cpu is supported"));
+  options.push_back(
+      only({"compile", {}, kRun, "Only false; accepted so that nanoGPT's commands run."},
+           Option::Kind::boolean, "false", "there is nothing to compile; leave it out"));
+}
+
+}  // namespace
+
+std::vector<Option> run_options() {
+  std::vector<Option> options;
+  add_training_options(options);
+  add_optimizer_options(options);
+  add_schedule_options(options);
+  add_logging_options(options);
+  add_stopping_options(options);
+  add_run_options(options);
+  return options;
+}
+
+}  // namespace attune::option

@@ -1,0 +1,339 @@
+#include "attune/train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "attune/core/error.h"
+#include "kernels/elementwise.h"
+#include "kernels/gemm.h"
+#include "train/unigram.h"
+
+namespace attune {
+namespace {
+
+constexpr double kStalledWithin = 0.02;  // nats of the unigram entropy
+constexpr double kStalledShare = 0.2;    // of the run
+
+std::string first_example(const BatchSource& batches, const Task& task) {
+  const Batch batch = batches.evaluation(Split::train, 0, 1);
+  std::vector<std::int32_t> asked(batch.tokens);
+  std::vector<std::int32_t> answer;
+  for (const std::int32_t target : batch.targets) {
+    if (target != kIgnore) answer.push_back(target);
+  }
+  return task.decode(asked) + " -> " + task.decode(answer);
+}
+
+}  // namespace
+
+TransformerConfig model_config(const RunConfig& config, const Task& task) {
+  TransformerConfig model = config.model;
+  model.vocabulary = task.vocabulary();
+  if (model.block_size == 0) model.block_size = task.time();
+  if (model.block_size < task.time()) {
+    throw ConfigError(
+        fmt::format("--block-size: {} is shorter than the {} tokens of an example of {}",
+                    model.block_size, task.time(), task.name()));
+  }
+  return model.resolved();
+}
+
+Trainer::Trainer(const RunConfig& config, const Task& task)
+    : config_(config),
+      task_(task),
+      pool_(config.threads > 0 ? static_cast<int>(config.threads) : ThreadPool::available_cores()),
+      batches_(task, static_cast<std::uint64_t>(config.seed), config.train_size),
+      model_(model_config(config, task), static_cast<std::uint64_t>(config.seed), config.dtype),
+      optimizer_(make_optimizer(config.optimizer)),
+      training_step_(model_, pool_, config.shards) {
+  progress_.best_val_loss = std::numeric_limits<double>::infinity();
+}
+
+void Trainer::resume(const Checkpoint& checkpoint) {
+  checkpoint.restore(model_.parameters(), *optimizer_);
+  const CheckpointState& state = checkpoint.state();
+  const auto counter = [&](const char* name, double otherwise) {
+    const auto found = state.counters.find(name);
+    return found == state.counters.end() ? otherwise : found->second;
+  };
+  progress_.step = state.step;
+  progress_.skipped = static_cast<std::int64_t>(counter("skipped_steps", 0));
+  progress_.stalled_since = static_cast<std::int64_t>(counter("stalled_since", -1));
+  progress_.elapsed_before = counter("elapsed_seconds", 0);
+  progress_.best_val_loss = state.best_val_loss;
+}
+
+// One call of Trainer::run.
+class Trainer::Loop final {
+ public:
+  Loop(Trainer& trainer, const RunDirectory* directory, const std::string& config_toml,
+       std::span<TrainObserver* const> observers)
+      : trainer_(trainer),
+        config_(trainer.config_),
+        progress_(trainer.progress_),
+        directory_(directory),
+        config_toml_(config_toml),
+        observers_(observers),
+        first_step_(progress_.step) {}
+
+  RunSummary run(const std::function<bool()>& interrupted) {
+    announce();
+    while (true) {
+      const std::int64_t step = progress_.step;
+      if (interrupted && interrupted()) {
+        save();
+        return finish(RunStatus::interrupted);
+      }
+      const bool over_budget =
+          config_.time_budget_seconds > 0 && elapsed() >= config_.time_budget_seconds;
+      const bool last = step >= config_.max_iters || over_budget;
+      if (is_checkpoint_due(step, last)) save();
+
+      StepRecord record;
+      record.step = step;
+      if (last || step % config_.eval_interval == 0) evaluate(record);
+      const bool on_target = record.validation && meets_target(*record.validation);
+      if (!last && !on_target) update(record);
+      record.logged = last || on_target || record.validation || step % config_.log_interval == 0;
+      record.elapsed_seconds = elapsed();
+      for (TrainObserver* observer : observers_) observer->on_step(record);
+      if (!failure_.empty()) return finish(RunStatus::diverged);
+      if (on_target) return finish(RunStatus::target);
+      if (last) return finish(step < config_.max_iters ? RunStatus::budget : end_status());
+      ++progress_.step;
+    }
+  }
+
+ private:
+  void announce() {
+    const RunStart start{config_,
+                         directory_ ? directory_->path().string() : "",
+                         first_example(trainer_.batches_, trainer_.task_),
+                         trainer_.model_.parameters().elements(),
+                         first_step_,
+                         trainer_.threads(),
+                         trainer_.task_.chance(),
+                         trainer_.task_.has_answers()};
+    for (TrainObserver* observer : observers_) observer->on_start(start);
+  }
+
+  void note(const std::string& line) {
+    for (TrainObserver* observer : observers_) observer->on_note(line);
+  }
+
+  [[nodiscard]] double elapsed() const {
+    const std::chrono::duration<double> here = std::chrono::steady_clock::now() - begin_;
+    return progress_.elapsed_before + here.count();
+  }
+
+  [[nodiscard]] bool is_checkpoint_due(std::int64_t step, bool last) const {
+    if (step == first_step_ && step > 0) return false;  // it was just read
+    const std::int64_t interval =
+        config_.save_interval > 0 ? config_.save_interval : config_.eval_interval;
+    return last || (step > 0 && step % interval == 0);
+  }
+
+  void save() {
+    saved_step_ = progress_.step;
+    if (directory_ == nullptr) return;
+    CheckpointState state;
+    state.step = progress_.step;
+    state.optimizer_updates = trainer_.optimizer_->updates();
+    state.config_toml = config_toml_;
+    state.vocabulary = trainer_.task_.vocabulary_texts();
+    state.blas_kernel = kernels::blas_kernel();
+    state.best_val_loss = progress_.best_val_loss;
+    state.counters = {{"skipped_steps", static_cast<double>(progress_.skipped)},
+                      {"stalled_since", static_cast<double>(progress_.stalled_since)},
+                      {"elapsed_seconds", elapsed()}};
+    for (TrainObserver* observer : observers_) observer->flush();
+    save_checkpoint(directory_->checkpoint(), state, trainer_.model_.parameters(),
+                    *trainer_.optimizer_);
+  }
+
+  void evaluate(StepRecord& record) {
+    const EvaluationOptions options{config_.eval_iters, config_.batch_size, true};
+    record.train_evaluation =
+        attune::evaluate(trainer_.model_, trainer_.batches_, Split::train, options, trainer_.pool_);
+    record.validation = attune::evaluate(trainer_.model_, trainer_.batches_, Split::validation,
+                                         options, trainer_.pool_);
+    validation_ = record.validation;
+    progress_.best_val_loss = std::min(progress_.best_val_loss, record.validation->loss_nats());
+
+    if (!unigram_entropy_) {
+      unigram_entropy_ = unigram_entropy(trainer_.batches_, config_.eval_iters, config_.batch_size);
+    }
+    const double distance = std::abs(record.train_evaluation->loss_nats() - *unigram_entropy_);
+    if (distance > kStalledWithin) {
+      progress_.stalled_since = -1;
+    } else if (progress_.stalled_since < 0) {
+      progress_.stalled_since = record.step;
+    }
+  }
+
+  [[nodiscard]] bool meets_target(const Evaluation& validation) const {
+    const double accuracy =
+        trainer_.task_.has_answers() ? validation.exact_share() : validation.accuracy();
+    return (config_.target_accuracy > 0 && accuracy >= config_.target_accuracy) ||
+           (config_.target_loss > 0 && validation.loss_nats() <= config_.target_loss);
+  }
+
+  [[nodiscard]] RunStatus end_status() const {
+    const auto stalled_for = static_cast<double>(progress_.step - progress_.stalled_since);
+    const bool stalled = progress_.stalled_since >= 0 && progress_.step > 0 &&
+                         stalled_for >= kStalledShare * static_cast<double>(config_.max_iters);
+    return stalled ? RunStatus::stalled : RunStatus::done;
+  }
+
+  void update(StepRecord& record) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::vector<Batch> batches;
+    const std::int64_t whole = config_.batch_size * config_.grad_accum;
+    for (std::int64_t first = 0; first < whole; first += config_.batch_size) {
+      batches.push_back(trainer_.batches_.train(record.step, first, config_.batch_size, whole));
+    }
+    record.attention_logged =
+        config_.attention_interval > 0 && record.step % config_.attention_interval == 0;
+    TrainingStep::Options options;
+    options.random = {static_cast<std::uint64_t>(config_.seed),
+                      static_cast<std::uint32_t>(record.step)};
+    options.label_smoothing = config_.label_smoothing;
+    options.statistics = record.attention_logged || record.validation.has_value() ||
+                         record.step % config_.log_interval == 0;
+    StepResult result = trainer_.training_step_.run(batches, options);
+    if (record.step == first_step_) name_unreached(result);
+
+    record.update = apply(record, result);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    record.update->step_ms = took.count() * 1e3;
+    std::int64_t tokens = 0;
+    for (const Batch& batch : batches) tokens += batch.examples * batch.time;
+    record.update->tokens_per_second = static_cast<double>(tokens) / took.count();
+    if (options.statistics) {
+      attention_ = std::move(result.attention);
+      record.attention = &attention_;
+    }
+  }
+
+  // Clips and makes the update, or says why not.
+  UpdateRecord apply(const StepRecord& record, StepResult& result) {
+    UpdateRecord update;
+    update.train_loss = result.loss_nats;
+    update.train_accuracy =
+        result.scored ? static_cast<double>(result.correct) / static_cast<double>(result.scored)
+                      : 0;
+    update.lr = learning_rate(config_.schedule, record.step);
+    update.grad_norm = result.gradient_norm;
+    if (result.scored == 0) {
+      update.skipped = true;
+      ++progress_.skipped;
+      note(fmt::format("step {}: no scored position in the batch, no update", record.step));
+      return update;
+    }
+    train_loss_ = update.train_loss;
+    if (!std::isfinite(result.loss_nats) || !std::isfinite(result.gradient_norm)) {
+      refuse(record, result, update);
+      return update;
+    }
+    double scale = 1;
+    if (config_.grad_clip > 0 && result.gradient_norm > config_.grad_clip) {
+      scale = config_.grad_clip / result.gradient_norm;
+      update.clipped = true;
+    }
+    trainer_.optimizer_->step(trainer_.model_.parameters(), result.gradients, scale, update.lr,
+                              trainer_.pool_);
+    return update;
+  }
+
+  // A loss or gradient that is not finite: weights and moments stay as they are.
+  void refuse(const StepRecord& record, const StepResult& result, UpdateRecord& update) {
+    update.skipped = true;
+    for (const Parameter& parameter : trainer_.model_.parameters()) {
+      const Array& gradient = result.gradients[static_cast<std::size_t>(parameter.index())];
+      if (!gradient.is_null() && !kernels::all_finite(gradient)) {
+        update.nonfinite.push_back(parameter.name());
+      }
+    }
+    const std::string what =
+        update.nonfinite.empty()
+            ? fmt::format("the loss is {}", format_loss(result.loss_nats))
+            : fmt::format("the gradient of {} is not finite (loss {})", update.nonfinite.front(),
+                          format_loss(result.loss_nats));
+    if (config_.skip_nonfinite) {
+      ++progress_.skipped;
+      note(fmt::format("step {}: {}; no update", record.step, what));
+    } else {
+      failure_ = fmt::format("diverged at step {}: {}", record.step, what);
+    }
+  }
+  static std::string format_loss(double loss) { return fmt::format("{}", loss); }
+
+  void name_unreached(const StepResult& result) {
+    for (const std::string& name : result.unreached) {
+      note("the loss does not depend on the parameter " + name + ": its gradient is zero");
+    }
+  }
+
+  RunSummary finish(RunStatus status) {
+    RunSummary summary;
+    summary.status = status;
+    summary.steps = progress_.step;
+    summary.train_loss = train_loss_;
+    summary.validation = validation_;
+    summary.best_val_loss = progress_.best_val_loss;
+    summary.elapsed_seconds = elapsed();
+    summary.parameters = trainer_.model_.parameters().elements();
+    summary.parameter_hash = trainer_.model_.parameters().hash();
+    summary.threads = trainer_.threads();
+    summary.message = failure_;
+    if (status == RunStatus::target && saved_step_ != progress_.step) save();
+    for (TrainObserver* observer : observers_) observer->flush();
+    for (TrainObserver* observer : observers_) observer->on_end(summary);
+    return summary;
+  }
+
+  Trainer& trainer_;
+  const RunConfig& config_;
+  Progress& progress_;
+  const RunDirectory* directory_;
+  const std::string& config_toml_;
+  std::span<TrainObserver* const> observers_;
+  std::int64_t first_step_;
+  std::int64_t saved_step_ = -1;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::optional<double> train_loss_;
+  std::optional<Evaluation> validation_;
+  std::optional<double> unigram_entropy_;
+  AttentionStatistics attention_;
+  std::string failure_;  // why the run diverged
+};
+
+RunSummary Trainer::run(const RunDirectory* directory, const std::string& config_toml,
+                        std::span<TrainObserver* const> observers,
+                        const std::function<bool()>& interrupted) {
+  return Loop(*this, directory, config_toml, observers).run(interrupted);
+}
+
+std::string_view to_string(RunStatus status) {
+  switch (status) {
+    case RunStatus::done:
+      return "done";
+    case RunStatus::target:
+      return "target";
+    case RunStatus::budget:
+      return "budget";
+    case RunStatus::interrupted:
+      return "interrupted";
+    case RunStatus::diverged:
+      return "diverged";
+    case RunStatus::stalled:
+      return "stalled";
+  }
+  return "";
+}
+
+}  // namespace attune
