@@ -26,7 +26,8 @@ class Forward final {
   void run();
 
  private:
-  // Keys and values of one key head, packed: K^T times the scale, and V. What no row keeps becomes 0.
+  // Keys and values of one key head, packed: K^T times the scale, and V. What no row keeps becomes
+  // 0.
   void pack_keys(std::int64_t example, std::int64_t kv_head);
   const T* find_kept_keys(std::int64_t example, std::int64_t kv_head);
 
@@ -119,9 +120,8 @@ void Forward<T>::pack_keys(std::int64_t example, std::int64_t kv_head) {
 template <std::floating_point T>
 const T* Forward<T>::find_kept_keys(std::int64_t example, std::int64_t kv_head) {
   const std::int64_t keys = extents_.key;
-  T* kept = memory_.kept == nullptr
-                ? kept_->data()
-                : memory_.kept + (example * extents_.kv_heads + kv_head) * keys;
+  T* kept = memory_.kept == nullptr ? kept_->data()
+                                    : memory_.kept + (example * extents_.kv_heads + kv_head) * keys;
   std::fill_n(kept, keys, T(0));
   auto* keep = reinterpret_cast<std::uint8_t*>(keep_->data());
   for (std::int64_t head = kv_head * group_; head < (kv_head + 1) * group_; ++head) {
@@ -168,15 +168,16 @@ void Forward<T>::select_kept(const Tile& tile, T* s) {
   constexpr T kDropped = -std::numeric_limits<T>::infinity();
   for (std::int64_t r = 0; r < tile.rows; ++r, s += score_stride_) {
     const std::int64_t i = tile.first + r;
-    const auto [begin, end] = keys_of_rows(in_.mask, extents_, i, i);
+    const auto [begin, end] = in_.mask == nullptr ? Mask::Range{0, extents_.key}
+                                                  : in_.mask->band(i, extents_.query, extents_.key);
     const std::int64_t first = std::clamp<std::int64_t>(begin - tile.origin, 0, tile.columns);
     const std::int64_t last = std::clamp<std::int64_t>(end - tile.origin, first, tile.columns);
     std::fill(s, s + first, kDropped);
     std::fill(s + last, s + tile.columns, kDropped);
     if (is_band_) continue;
     const std::int64_t row = (tile.head - tile.kv_head * group_) * extents_.query + i;
-    const auto* keep = reinterpret_cast<const std::uint8_t*>(keep_->data()) + row * extents_.key +
-                       tile.origin;
+    const auto* keep =
+        reinterpret_cast<const std::uint8_t*>(keep_->data()) + row * extents_.key + tile.origin;
 #pragma omp simd
     for (std::int64_t j = first; j < last; ++j) s[j] = keep[j] != 0 ? s[j] : kDropped;
   }
@@ -186,8 +187,7 @@ void Forward<T>::select_kept(const Tile& tile, T* s) {
 template <std::floating_point T>
 void Forward<T>::normalise(const Tile& tile, T* s) {
   if (statistics_.empty()) {
-    for (std::int64_t r = 0; r < tile.rows; ++r)
-      softmax_row(s + r * score_stride_, tile.columns);
+    for (std::int64_t r = 0; r < tile.rows; ++r) softmax_row(s + r * score_stride_, tile.columns);
     return;
   }
   RowSums sums[kTileRows];

@@ -8,8 +8,9 @@
 #include "attune/core/mask.h"
 #include "attune/core/random.h"
 
-// Scaled dot-product attention (Vaswani et al. 2017) of all heads of a batch, on raw storage: Arrays
-// and the filled part of a key-value buffer alike. With the mask's kept keys of a query row i,
+// Scaled dot-product attention (Vaswani et al. 2017) of all heads of a batch, on raw storage:
+// Arrays and the filled part of a key-value buffer alike. With the mask's kept keys of a query row
+// i,
 //
 //   S = cap(scale Q K^T + bias), cap(s) = c tanh(s / c)          score
 //   P_ij = e^(S_ij - m_i) / Z_i over kept j, exactly 0 elsewhere   normalise
@@ -21,8 +22,8 @@
 namespace attune::kernels {
 
 // Rows of [batch, time, heads * width]: head h of row i of example b begins at
-// data + b * batch_stride + i * row_stride + h * width. Strides count elements; a buffer with room for more rows than
-// are filled has a batch_stride to match.
+// data + b * batch_stride + i * row_stride + h * width. Strides count elements; a buffer with room
+// for more rows than are filled has a batch_stride to match.
 template <class T>
 struct HeadRows {
   T* data = nullptr;
@@ -49,8 +50,8 @@ struct AttentionOperands {
   const T* bias = nullptr;  // [1 or batch, heads, query, key]; null: none
   bool bias_per_example = false;
   double scale = 1;
-  double softcap = 0;                    // 0: none
-  const Mask* mask = nullptr;            // null: keeps everything; the backward pass reads its band alone
+  double softcap = 0;          // 0: none
+  const Mask* mask = nullptr;  // null: keeps everything; the backward pass reads its band alone
   double dropout_rate = 0;
   RandomStream dropout_stream{0, 0, 0};  // row ((first_example + b) * heads + h) * query + i
   std::int64_t first_example = 0;
@@ -60,11 +61,13 @@ struct AttentionOperands {
 // scores are padded_keys() long; tiles beyond the mask's band are neither written nor read.
 template <std::floating_point T>
 struct AttentionMemory {
-  // [batch, heads, query, padded keys]: P before dropout, negative (-0 included) where dropout drops it.
+  // [batch, heads, query, padded keys]: P before dropout, negative (-0 included) where dropout
+  // drops it.
   T* probabilities = nullptr;
   // The same extents: S after the softcap. Null without one.
   T* capped = nullptr;
-  // [batch, kv_heads, key]: 1 where any query row keeps the key, else 0. Null for a mask that is a band.
+  // [batch, kv_heads, key]: 1 where any query row keeps the key, else 0. Null for a mask that is a
+  // band.
   T* kept = nullptr;
 };
 template <std::floating_point T>

@@ -7,8 +7,9 @@
 #include "kernels/simd_batch.h"
 #include "kernels/small_gemm.h"
 
-// The backward pass of kernels/attention.cpp, in the symbols of kernels/attention.h. It walks the same
-// tiles and needs neither the mask's flags nor the random bits: both are in the saved probabilities.
+// The backward pass of kernels/attention.cpp, in the symbols of kernels/attention.h. It walks the
+// same tiles and needs neither the mask's flags nor the random bits: both are in the saved
+// probabilities.
 namespace attune::kernels {
 namespace {
 
@@ -36,17 +37,17 @@ class Backward final {
   T dropout_factor_;
   bool wants_scores_;  // any of query, key and bias
   std::int64_t score_stride_;
-  std::int64_t key_stride_;       // of rows of head_dim
-  std::int64_t value_stride_;     // of rows of value_dim
-  std::int64_t transpose_stride_; // of V^T
-  Scratch<T> keys_;              // [key, key_stride_]: scale K
-  Scratch<T> values_;            // [value_dim, transpose_stride_]: V^T
-  Scratch<T> key_gradient_;      // [key, key_stride_]
-  Scratch<T> value_gradient_;    // [key, value_stride_]
-  Scratch<T> queries_;           // [kTileRows, key_stride_]: scale Q
-  Scratch<T> output_rows_;       // [kTileRows, value_stride_]: dO
-  Scratch<T> query_gradient_;    // [kTileRows, key_stride_]
-  Scratch<T> score_gradient_;    // [kTileRows, score_stride_]: G, then dS
+  std::int64_t key_stride_;            // of rows of head_dim
+  std::int64_t value_stride_;          // of rows of value_dim
+  std::int64_t transpose_stride_;      // of V^T
+  Scratch<T> keys_;                    // [key, key_stride_]: scale K
+  Scratch<T> values_;                  // [value_dim, transpose_stride_]: V^T
+  Scratch<T> key_gradient_;            // [key, key_stride_]
+  Scratch<T> value_gradient_;          // [key, value_stride_]
+  Scratch<T> queries_;                 // [kTileRows, key_stride_]: scale Q
+  Scratch<T> output_rows_;             // [kTileRows, value_stride_]: dO
+  Scratch<T> query_gradient_;          // [kTileRows, key_stride_]
+  Scratch<T> score_gradient_;          // [kTileRows, score_stride_]: G, then dS
   std::optional<Scratch<T>> dropped_;  // [kTileRows, score_stride_]: D
 };
 
@@ -142,8 +143,8 @@ void Backward<T>::walk(const Tile& tile) {
   if (out_.key.rows.data != nullptr) add_key_gradient(tile);
 }
 
-// D = dropout(P), and G becomes dS_ij = (D_ij G_ij - P_ij sum_k D_ik G_ik) cap'_ij. Selected by P = 0, where G may be
-// anything.
+// D = dropout(P), and G becomes dS_ij = (D_ij G_ij - P_ij sum_k D_ik G_ik) cap'_ij. Selected by P =
+// 0, where G may be anything.
 template <std::floating_point T>
 void Backward<T>::score_gradient(const Tile& tile, const T* p) {
   const Batch<T> zero(T(0));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <limits>
 
 #include "kernels/simd_batch.h"
@@ -42,6 +43,10 @@ Batch<T> ascending_lanes() {
   return Batch<T>::load_aligned(lanes);
 }
 
+// Six sums of a row, rounded up to what haddp adds up at once.
+template <class T>
+constexpr std::size_t kSums = std::max<std::size_t>(8, kLanes<T>);
+
 constexpr std::size_t kMostRows = 16;
 
 }  // namespace
@@ -67,8 +72,11 @@ RowSums softmax_row_sums(T* row, std::int64_t n, std::int64_t position) {
   const Batch<T> dropped(-std::numeric_limits<T>::infinity());
   const Batch<T> step(static_cast<T>(kLanes<T>));
   Batch<T> offset = ascending_lanes<T>() - Batch<T>(static_cast<T>(position));
-  Batch<T> keys = nothing, z = nothing, u = nothing, t1 = nothing, t2 = nothing, low = nothing,
-           distance = nothing;
+  Batch<T> sums[kSums<T>];
+  std::fill(std::begin(sums), std::end(sums), nothing);
+  Batch<T>&z = sums[0], &keys = sums[1], &u = sums[2], &t1 = sums[3], &t2 = sums[4],
+  &distance = sums[5];
+  Batch<T> low = nothing;
   for (std::int64_t j = 0; j < n; j += kLanes<T>, offset += step) {
     const Batch<T> s = Batch<T>::load_unaligned(row + j);
     const Batch<T> e = batch_exp(s - m);
@@ -83,16 +91,20 @@ RowSums softmax_row_sums(T* row, std::int64_t n, std::int64_t position) {
     low = xsimd::min(low, t);
     distance += e * xsimd::abs(offset);
   }
+  // z on its own, so that the weights are bit for bit those of softmax_row.
   const T partition = lane_sum(z);
   scale_row(row, n, partition);
-  return {.keys = static_cast<double>(lane_sum(keys)),
+  alignas(64) T totals[kSums<T>];
+  for (std::size_t first = 0; first < kSums<T>; first += kLanes<T>)
+    xsimd::haddp(sums + first).store_aligned(totals + first);
+  return {.keys = static_cast<double>(totals[1]),
           .largest = static_cast<double>(largest),
           .partition = static_cast<double>(partition),
-          .weighted = static_cast<double>(lane_sum(u)),
-          .shifted = static_cast<double>(lane_sum(t1)),
-          .shifted_square = static_cast<double>(lane_sum(t2)),
+          .weighted = static_cast<double>(totals[2]),
+          .shifted = static_cast<double>(totals[3]),
+          .shifted_square = static_cast<double>(totals[4]),
           .lowest = -static_cast<double>(lane_max(Batch<T>(-low))),
-          .distance = static_cast<double>(lane_sum(distance))};
+          .distance = static_cast<double>(totals[5])};
 }
 
 // H = ln Z - U / Z. With t = s - m the sums of s and s^2 are n m + sum t and

@@ -12,7 +12,8 @@
 // What the forward and the backward pass of attention share: how a head is cut into tiles.
 namespace attune::kernels {
 
-// Query rows of a tile. More rows reuse a key more often; fewer skip more of a causal mask's empty half.
+// Query rows of a tile. More rows reuse a key more often; fewer skip more of a causal mask's empty
+// half.
 inline constexpr std::int64_t kTileRows = 16;
 
 // Query rows [first, first + rows) of one head against the keys [begin, end) that the mask's band
@@ -93,7 +94,8 @@ template <std::floating_point T>
 class Scratch final {
  public:
   explicit Scratch(std::int64_t count)
-      : array_(Array::uninitialized({count}, dtype_of<T>)), data_(array_.mutable_data<T>().data()) {}
+      : array_(Array::uninitialized({count}, dtype_of<T>)),
+        data_(array_.mutable_data<T>().data()) {}
   [[nodiscard]] T* data() const { return data_; }
 
  private:
@@ -101,15 +103,16 @@ class Scratch final {
   T* data_;
 };
 
-// A row stride for n columns of a packed operand, in whole panels. An odd number of cache lines keeps the rows of one column of
-// panels from falling into the same sets of the cache.
+// A row stride for n columns of a packed operand, in whole panels. An odd number of cache lines
+// keeps the rows of one column of panels from falling into the same sets of the cache.
 template <std::floating_point T>
 [[nodiscard]] constexpr std::int64_t spread(std::int64_t n) {
   constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
   return ((n + line - 1) / line | 1) * line;
 }
 
-// y [rows, width], rows `stride` apart, = (or += where `accumulate` is set) packed rows `ldx` apart.
+// y [rows, width], rows `stride` apart, = (or += where `accumulate` is set) packed rows `ldx`
+// apart.
 template <std::floating_point T>
 void unpack(const T* x, std::int64_t ldx, std::int64_t rows, std::int64_t width, T* y,
             std::int64_t stride, bool accumulate) {

@@ -9,8 +9,8 @@ namespace attune::kernels {
 // How the features of a head pair up: (k, k + rotated/2), or (2k, 2k + 1).
 enum class Pairing : bool { half_split, interleaved };
 
-// x: [batch, time, heads * head_dim]; cosines, sines: [1 or batch, time, rotated / 2], rotated <= head_dim even.
-// For pair k of each head, with c, s = cos, sin of its angle:
+// x: [batch, time, heads * head_dim]; cosines, sines: [1 or batch, time, rotated / 2], rotated <=
+// head_dim even. For pair k of each head, with c, s = cos, sin of its angle:
 //   y_a = c x_a - s x_b
 //   y_b = s x_a + c x_b
 // Features from `rotated` on are copied.

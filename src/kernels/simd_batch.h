@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 
 #include <xsimd/xsimd.hpp>
 
@@ -195,5 +194,36 @@ template <std::floating_point T>
                        Batch<float>(std::numeric_limits<float>::infinity()), y);
 }
 [[nodiscard]] inline Batch<double> batch_exp(const Batch<double>& x) { return xsimd::exp(x); }
+
+// c_0 + c_1 u + c_2 u^2 + ..., by Horner's rule.
+template <std::size_t N>
+[[nodiscard]] inline Batch<float> polynomial(const Batch<float>& u,
+                                             const float (&coefficients)[N]) {
+  Batch<float> sum(coefficients[N - 1]);
+  for (std::size_t k = N - 1; k > 0; --k)
+    sum = xsimd::fma(sum, u, Batch<float>(coefficients[k - 1]));
+  return sum;
+}
+
+// float: x P(x^2) / Q(x^2), fitted for relative error (2.2e-9) on |x| <= 3.925 by reweighted least
+// squares; beyond that erf rounds to 1. Within 6 ulp (3.3e-7) in half the time of xsimd::erf, which
+// is within 2.4 ulp.
+[[nodiscard]] inline Batch<float> batch_erf(const Batch<float>& x) {
+  constexpr float kNumerator[] = {1.12837917F,     0.1924598784F,   0.05558230149F,
+                                  0.004194545086F, 4.057315567e-4F, 6.588209441e-6F};
+  constexpr float kDenominator[] = {1.0F,           0.5038965477F,   0.1172234738F,
+                                    0.01621315091F, 0.001407523814F, 7.110831791e-5F,
+                                    2.489758361e-7F};
+  const Batch<float> u = x * x;
+  const Batch<float> y = x * polynomial(u, kNumerator) / polynomial(u, kDenominator);
+  const Batch<float> one = xsimd::copysign(Batch<float>(1.0F), x);
+  return xsimd::select(xsimd::abs(x) > Batch<float>(3.925F), one, y);
+}
+
+// double: from |x| = 9 on erf is 1 to the last bit, and xsimd 8.1 gives NaN where x^2 overflows.
+[[nodiscard]] inline Batch<double> batch_erf(const Batch<double>& x) {
+  const Batch<double> limit(9.0);
+  return xsimd::erf(xsimd::select(xsimd::abs(x) > limit, xsimd::copysign(limit, x), x));
+}
 
 }  // namespace attune::kernels

@@ -23,6 +23,13 @@ inline Vector<T> load(const T* p) {
   std::memcpy(&v, p, sizeof(v));
   return v;
 }
+// The first `count` elements at p, then zeros.
+template <class T>
+inline Vector<T> load_part(const T* p, std::int64_t count) {
+  T elements[kPanel<T>] = {};
+  std::copy_n(p, count, elements);
+  return load(elements);
+}
 template <class T>
 inline void store(T* p, const Vector<T>& v) {
   std::memcpy(p, &v, sizeof(v));
@@ -56,18 +63,24 @@ void multiply_block(std::int64_t k, LeftOperand<T> a, const T* b, std::int64_t l
 
 // All rows of kVectors columns of panels.
 template <class T, int kVectors>
-void multiply_column(std::int64_t m, std::int64_t k, LeftOperand<T> a, const T* b,
-                     std::int64_t ldb, T* c, std::int64_t ldc, bool accumulate) {
+void multiply_column(std::int64_t m, std::int64_t k, LeftOperand<T> a, const T* b, std::int64_t ldb,
+                     T* c, std::int64_t ldc, bool accumulate) {
   constexpr std::int64_t kBlock = 6;
   for (; m >= kBlock; m -= kBlock, a.data += kBlock * a.row, c += kBlock * ldc)
     multiply_block<T, kBlock, kVectors>(k, a, b, ldb, c, ldc, accumulate);
   switch (m) {
-    case 5: return multiply_block<T, 5, kVectors>(k, a, b, ldb, c, ldc, accumulate);
-    case 4: return multiply_block<T, 4, kVectors>(k, a, b, ldb, c, ldc, accumulate);
-    case 3: return multiply_block<T, 3, kVectors>(k, a, b, ldb, c, ldc, accumulate);
-    case 2: return multiply_block<T, 2, kVectors>(k, a, b, ldb, c, ldc, accumulate);
-    case 1: return multiply_block<T, 1, kVectors>(k, a, b, ldb, c, ldc, accumulate);
-    default: return;
+    case 5:
+      return multiply_block<T, 5, kVectors>(k, a, b, ldb, c, ldc, accumulate);
+    case 4:
+      return multiply_block<T, 4, kVectors>(k, a, b, ldb, c, ldc, accumulate);
+    case 3:
+      return multiply_block<T, 3, kVectors>(k, a, b, ldb, c, ldc, accumulate);
+    case 2:
+      return multiply_block<T, 2, kVectors>(k, a, b, ldb, c, ldc, accumulate);
+    case 1:
+      return multiply_block<T, 1, kVectors>(k, a, b, ldb, c, ldc, accumulate);
+    default:
+      return;
   }
 }
 
@@ -117,8 +130,9 @@ void pack(const T* x, std::int64_t stride, std::int64_t rows, std::int64_t width
       std::fill_n(y, ldy, T(0));
       continue;
     }
-    for (std::int64_t c = 0; c < width; ++c) y[c] = factor * x[c];
-    for (std::int64_t c = width; c < ldy; ++c) y[c] = 0;
+    std::int64_t c = 0;
+    for (; c + kPanel<T> <= width; c += kPanel<T>) store<T>(y + c, factor * load(x + c));
+    if (c < width) store<T>(y + c, factor * load_part(x + c, width - c));
   }
 }
 
@@ -137,22 +151,19 @@ void pack_transposed(const T* x, std::int64_t stride, std::int64_t rows, std::in
         if (whole) {
           square[r] = factor * load(x + r * stride + c);
         } else {
-          for (std::int64_t l = 0; l < std::min(n, width - c); ++l)
-            square[r][l] = factor * x[r * stride + c + l];
+          square[r] = factor * load_part(x + r * stride + c, std::min(n, width - c));
         }
       }
       transpose_square<T>(square);
-      for (std::int64_t l = 0; l < std::min(n, width - c); ++l)
-        store(y + (c + l) * ldy, square[l]);
+      for (std::int64_t l = 0; l < std::min(n, width - c); ++l) store(y + (c + l) * ldy, square[l]);
     }
   }
 }
 
 template void multiply_panels<float>(std::int64_t, std::int64_t, std::int64_t, LeftOperand<float>,
                                      const float*, std::int64_t, float*, std::int64_t, bool);
-template void multiply_panels<double>(std::int64_t, std::int64_t, std::int64_t,
-                                      LeftOperand<double>, const double*, std::int64_t, double*,
-                                      std::int64_t, bool);
+template void multiply_panels<double>(std::int64_t, std::int64_t, std::int64_t, LeftOperand<double>,
+                                      const double*, std::int64_t, double*, std::int64_t, bool);
 template void pack<float>(const float*, std::int64_t, std::int64_t, std::int64_t, float,
                           const float*, float*);
 template void pack<double>(const double*, std::int64_t, std::int64_t, std::int64_t, double,

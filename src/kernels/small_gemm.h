@@ -42,13 +42,14 @@ template <std::floating_point T>
 void multiply_panels(std::int64_t m, std::int64_t n, std::int64_t k, LeftOperand<T> a, const T* b,
                      std::int64_t ldb, T* c, std::int64_t ldc, bool accumulate);
 
-// x: [rows, width], rows `stride` apart -> y: [rows, padded(width)], y = factor * x, zeros as padding.
-// Where `kept` is given, a row with kept[row] == 0 becomes zeros, whatever x holds there.
+// x: [rows, width], rows `stride` apart -> y: [rows, padded(width)], y = factor * x, zeros as
+// padding. Where `kept` is given, a row with kept[row] == 0 becomes zeros, whatever x holds there.
 template <std::floating_point T>
 void pack(const T* x, std::int64_t stride, std::int64_t rows, std::int64_t width, T factor,
           const T* kept, T* y);
 
-// The same, transposed: y: [width, ldy], row c of y holds column c of x, zeros from `rows` to padded(rows).
+// The same, transposed: y: [width, ldy], row c of y holds column c of x, zeros from `rows` to
+// padded(rows).
 template <std::floating_point T>
 void pack_transposed(const T* x, std::int64_t stride, std::int64_t rows, std::int64_t width,
                      T factor, const T* kept, T* y, std::int64_t ldy);

@@ -41,6 +41,7 @@ PositionContext Transformer::positions_of(const TokenBatch& batch, const Pass& p
                      std::to_string(context.query.time) + "] tokens, not [" +
                      std::to_string(batch.batch) + ", " + std::to_string(batch.time) + "]");
   }
+  context.new_key = context.query;
   context.key = pass.cache ? pass.cache->positions().followed_by(context.query) : context.query;
   encoding_->prepare(context, pass);
   return context;

@@ -23,6 +23,14 @@ void copy_rows(const Array& from, std::int64_t from_row, Array& to, std::int64_t
   });
 }
 
+void require_fit(const char* what, const Array& x, std::int64_t time, const Array& buffer) {
+  const Shape expected = buffer.shape().with(1, time);
+  if (x.shape() == expected && x.dtype() == buffer.dtype()) return;
+  throw ShapeError("KV-cache: " + std::string(what) + " are " + std::string(to_string(x.dtype())) +
+                   " " + to_string(x.shape()) + ", expected " +
+                   std::string(to_string(buffer.dtype())) + " " + to_string(expected));
+}
+
 }  // namespace
 
 KvCache::KvCache(int layers, std::int64_t batch, std::int64_t capacity, std::int64_t key_width,
@@ -34,23 +42,34 @@ KvCache::KvCache(int layers, std::int64_t batch, std::int64_t capacity, std::int
   }
 }
 
+std::size_t KvCache::index_of(int layer) const {
+  if (layer < 0 || layer >= static_cast<int>(layers_.size())) {
+    throw ValueError("KV-cache: layer " + std::to_string(layer) + " is outside its " +
+                     std::to_string(layers_.size()) + " layers");
+  }
+  return static_cast<std::size_t>(layer);
+}
+
 void KvCache::append(int layer, const Array& keys, const Array& values) {
-  Layer& buffers = layers_.at(static_cast<std::size_t>(layer));
+  Layer& buffers = layers_[index_of(layer)];
   const std::int64_t time = keys.shape()[1];
+  require_fit("keys", keys, time, buffers.keys);
+  require_fit("values", values, time, buffers.values);
   if (filled_ + time > capacity_) {
     throw ValueError("KV-cache: " + std::to_string(time) + " tokens do not fit behind " +
-                     std::to_string(filled_) + " of " + std::to_string(capacity_));
+                     std::to_string(filled_) + " filled of a capacity of " +
+                     std::to_string(capacity_));
   }
   copy_rows(keys, 0, buffers.keys, filled_, time);
   copy_rows(values, 0, buffers.values, filled_, time);
 }
 
 Array KvCache::keys(int layer, std::int64_t time) const {
-  return head_of(layers_.at(static_cast<std::size_t>(layer)).keys, time);
+  return head_of(layers_[index_of(layer)].keys, time);
 }
 
 Array KvCache::values(int layer, std::int64_t time) const {
-  return head_of(layers_.at(static_cast<std::size_t>(layer)).values, time);
+  return head_of(layers_[index_of(layer)].values, time);
 }
 
 Array KvCache::head_of(const Array& buffer, std::int64_t time) const {

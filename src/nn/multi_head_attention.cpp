@@ -1,6 +1,6 @@
 #include "attune/nn/multi_head_attention.h"
 
-#include <algorithm>
+#include <string>
 
 #include "attune/core/error.h"
 #include "attune/nn/kv_cache.h"
@@ -62,6 +62,7 @@ MultiHeadAttention::Projections MultiHeadAttention::project(const Var& x, const 
       !pass.cache || encoding_.cache_policy() == CachePolicy::transformed_keys;
   if (transform_before_cache) key = encoding_.transform_key(key, config_.kv_heads, context);
   if (pass.cache) {
+    if (pass.tape) throw UsageError("attention: a KV-cache carries no gradients, so takes no tape");
     const std::int64_t time = key.shape()[1];
     pass.cache->append(layer_, key.value(), value.value());
     key = pass.cache->keys(layer_, time);

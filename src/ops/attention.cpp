@@ -56,16 +56,14 @@ struct Memory {
 
   template <class T>
   [[nodiscard]] kernels::AttentionMemory<T> pointers() {
-    const auto data = [](Array& x) {
-      return x.is_null() ? nullptr : x.mutable_data<T>().data();
-    };
+    const auto data = [](Array& x) { return x.is_null() ? nullptr : x.mutable_data<T>().data(); };
     return {data(probabilities), data(capped), data(kept)};
   }
 };
 
 Memory allocate_memory(const AttentionExtents& extents, DType dtype, bool capped, bool kept) {
-  const std::int64_t columns = dispatch(
-      dtype, [&]<class T>() { return kernels::padded_keys<T>(extents.key); });
+  const std::int64_t columns =
+      dispatch(dtype, [&]<class T>() { return kernels::padded_keys<T>(extents.key); });
   const Shape scores{extents.batch, extents.heads, extents.query, columns};
   Memory memory;
   memory.probabilities = Array::uninitialized(scores, dtype);
@@ -123,14 +121,13 @@ Var attention(const Var& query, const Var& key, const Var& value, const Var& bia
   });
   const Shape bias_shape = bias.is_null() ? Shape{} : bias.shape();
   return record("attention", {query, key, value, bias}, output,
-                [problem, q, k, v, memory = std::move(memory), bias_shape, band = band_of(options.mask)](
-                    const Array& dy, InputGradients& dx) mutable {
+                [problem, q, k, v, memory = std::move(memory), bias_shape,
+                 band = band_of(options.mask)](const Array& dy, InputGradients& dx) mutable {
                   Array bias_gradient;
                   if (dx.needs(3)) bias_gradient = Array::zeros(bias_shape, dy.dtype());
                   dispatch(dy.dtype(), [&]<class T>() {
-                    kernels::AttentionGradients<T> gradients{gradient_rows<T>(dx, 0),
-                                                             gradient_rows<T>(dx, 1),
-                                                             gradient_rows<T>(dx, 2)};
+                    kernels::AttentionGradients<T> gradients{
+                        gradient_rows<T>(dx, 0), gradient_rows<T>(dx, 1), gradient_rows<T>(dx, 2)};
                     if (!bias_gradient.is_null())
                       gradients.bias = bias_gradient.mutable_data<T>().data();
                     kernels::attention_backward<T>(problem.operands<T>(q, k, v, &band),

@@ -33,8 +33,8 @@ AttentionExtents extents_of(const char* operation, const Shape& q, const Shape& 
   const std::int64_t heads = options.heads;
   const std::int64_t kv_heads = options.kv_heads == 0 ? heads : options.kv_heads;
   if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0) {
-    throw ShapeError(fmt::format("{}: {} heads do not share {} key heads evenly", operation, heads,
-                                 kv_heads));
+    throw ShapeError(
+        fmt::format("{}: {} heads do not share {} key heads evenly", operation, heads, kv_heads));
   }
   if (q[2] % heads != 0 || v[2] % kv_heads != 0 || q[2] / heads * kv_heads != k[2]) {
     throw ShapeError(
@@ -55,9 +55,9 @@ void check_bias(const char* operation, const Var& query, const Var& bias,
   const Shape& b = bias.shape();
   if (b.rank() != 4 || (b[0] != 1 && b[0] != extents.batch) || b[1] != extents.heads ||
       b[2] != extents.query || b[3] != extents.key) {
-    throw ShapeError(fmt::format("{}: bias {} does not fit scores [batch {}, heads {}, query {}, key {}]",
-                                 operation, to_string(b), extents.batch, extents.heads,
-                                 extents.query, extents.key));
+    throw ShapeError(fmt::format(
+        "{}: bias {} does not fit scores [batch {}, heads {}, query {}, key {}]", operation,
+        to_string(b), extents.batch, extents.heads, extents.query, extents.key));
   }
   if (bias.dtype() != query.dtype()) {
     throw ShapeError(fmt::format("{}: bias is {}, query {}, expected one dtype", operation,
@@ -81,8 +81,9 @@ AttentionExtents check_attention(const char* operation, const Var& query, const 
         fmt::format("{}: dropout rate {} is outside [0, 1]", operation, options.dropout.rate));
   }
   if (!std::isfinite(options.scale) || !(options.softcap >= 0) || std::isinf(options.softcap)) {
-    throw ValueError(fmt::format("{}: scale {} and softcap {}, expected finite numbers, the softcap not negative",
-                                 operation, options.scale, options.softcap));
+    throw ValueError(fmt::format(
+        "{}: scale {} and softcap {}, expected finite numbers, the softcap not negative", operation,
+        options.scale, options.softcap));
   }
   if (!options.statistics.empty() &&
       static_cast<std::int64_t>(options.statistics.size()) != extents.heads) {

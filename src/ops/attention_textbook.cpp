@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "attune/ops/arithmetic.h"
@@ -45,14 +46,14 @@ Array kept_keys(const Mask& mask, const AttentionExtents& extents, DType dtype) 
   return Array::from({extents.batch, extents.kv_heads, extents.key, 1}, kept, dtype);
 }
 
-// [batch, kv_heads, key, width] -> [batch, heads, key, width], each key head repeated for its query heads.
+// [batch, kv_heads, key, width] -> [batch, heads, key, width], each key head repeated for its query
+// heads.
 Var repeat_heads(const Var& x, std::int64_t heads) {
   const Shape& shape = x.shape();
   if (shape[1] == heads) return x;
   const std::int64_t group = heads / shape[1];
   const Var apart = reshape(x, Shape{shape[0], shape[1], 1, shape[2], shape[3]});
-  const Var repeated =
-      broadcast_to(apart, Shape{shape[0], shape[1], group, shape[2], shape[3]});
+  const Var repeated = broadcast_to(apart, Shape{shape[0], shape[1], group, shape[2], shape[3]});
   return reshape(repeated, Shape{shape[0], heads, shape[2], shape[3]});
 }
 
@@ -61,68 +62,70 @@ Var split_kept(const Var& x, const AttentionExtents& extents, const Array& kept)
   return repeat_heads(where(kept, split_heads(x, extents.kv_heads), zero), extents.heads);
 }
 
-// One row of kept scores; `position` is the query's place among the keys.
-struct KeptScore {
+struct KeptKey {
   double score;
-  std::int64_t key;
+  double weight;
+  double distance;
 };
-void add_row(const std::vector<KeptScore>& row, std::int64_t position, HeadStatistics& statistics) {
+
+// How far outside [0, ln n] rounding alone may put an entropy.
+constexpr double kEntropyRounding = 1e-5;
+
+void add_row(const std::vector<KeptKey>& row, HeadStatistics& statistics) {
   if (row.size() < 2) {
     ++(row.empty() ? statistics.rows_empty : statistics.rows_single);
     return;
   }
   const auto n = static_cast<double>(row.size());
-  double largest = row[0].score, sum = 0, square_sum = 0;
-  for (const KeptScore& kept : row) {
-    largest = std::max(largest, kept.score);
-    sum += kept.score;
-    square_sum += kept.score * kept.score;
-    statistics.score_max_abs = std::max(statistics.score_max_abs, std::abs(kept.score));
+  double sum = 0, entropy = 0, largest_weight = 0;
+  for (const KeptKey& key : row) {
+    sum += key.score;
+    if (key.weight > 0) entropy -= key.weight * std::log(key.weight);
+    largest_weight = std::max(largest_weight, key.weight);
+    statistics.score_square_sum += key.score * key.score;
+    statistics.score_max_abs = std::max(statistics.score_max_abs, std::abs(key.score));
+    statistics.distance_sum += key.weight * key.distance;
   }
-  double partition = 0, variance = 0, entropy = 0, distance = 0;
-  for (const KeptScore& kept : row) {
-    partition += std::exp(kept.score - largest);
-    variance += (kept.score - sum / n) * (kept.score - sum / n) / n;
-  }
-  for (const KeptScore& kept : row) {
-    const double p = std::exp(kept.score - largest) / partition;
-    if (p > 0) entropy -= p * std::log(p);
-    distance += p * static_cast<double>(std::abs(position - kept.key));
-  }
+  for (const KeptKey& key : row)
+    statistics.score_row_variance_sum += (key.score - sum / n) * (key.score - sum / n) / n;
+  if (!(entropy >= -kEntropyRounding && entropy <= std::log(n) + kEntropyRounding))
+    ++statistics.violations;
+  entropy = std::clamp(entropy, 0.0, std::log(n));
   ++statistics.rows_valid;
   statistics.entropy_sum += entropy;
   statistics.log_keys_sum += std::log(n);
   statistics.normalized_sum += entropy / std::log(n);
   statistics.effective_keys_sum += std::exp(entropy);
-  statistics.max_probability_sum += 1 / partition;
+  statistics.max_probability_sum += largest_weight;
   statistics.score_sum += sum;
-  statistics.score_square_sum += square_sum;
-  statistics.score_row_variance_sum += variance;
   statistics.score_count += n;
-  statistics.distance_sum += distance;
 }
 
-void add_statistics(const Array& scores, const Mask& mask, const AttentionExtents& extents,
-                    std::span<HeadStatistics> statistics) {
-  const std::vector<double> values = scores.to_vector();
+// A key whose score is -inf counts as not kept.
+void add_statistics(const Array& scores, const Array& pattern, const Mask& mask,
+                    const AttentionExtents& extents, std::span<HeadStatistics> statistics) {
+  const std::vector<double> score = scores.to_vector();
+  const std::vector<double> weight = pattern.to_vector();
   std::size_t at = 0;
-  std::vector<KeptScore> row;
+  std::vector<KeptKey> row;
   for (std::int64_t b = 0; b < extents.batch; ++b)
     for (std::int64_t h = 0; h < extents.heads; ++h)
       for (std::int64_t i = 0; i < extents.query; ++i) {
+        const std::int64_t position = i + extents.key - extents.query;
         row.clear();
         for (std::int64_t j = 0; j < extents.key; ++j, ++at) {
           const bool kept = mask.keeps(b, h, i, j, extents.query, extents.key);
-          if (kept && values[at] != -INFINITY) row.push_back({values[at], j});
+          if (!kept || score[at] == -std::numeric_limits<double>::infinity()) continue;
+          row.push_back({score[at], weight[at], static_cast<double>(std::abs(position - j))});
         }
-        add_row(row, i + extents.key - extents.query, statistics[static_cast<std::size_t>(h)]);
+        add_row(row, statistics[static_cast<std::size_t>(h)]);
       }
 }
 
 }  // namespace
 
 Var attention_textbook(const Var& query, const Var& key, const Var& value, const Var& bias,
-                       const AttentionOptions& options) {
+                       const AttentionOptions& options, const AttentionStages& stages) {
   const AttentionExtents extents =
       check_attention("attention_textbook", query, key, value, bias, options);
   const Mask mask = options.mask == nullptr ? Mask::none() : *options.mask;
@@ -134,13 +137,16 @@ Var attention_textbook(const Var& query, const Var& key, const Var& value, const
   Var scores = matmul(q, k, Transpose::no, Transpose::yes) * attention_scale(extents, options);
   if (!bias.is_null()) scores = scores + bias;
   if (options.softcap > 0) scores = tanh(scores / options.softcap) * options.softcap;
-  if (!options.statistics.empty())
-    add_statistics(scores.value(), mask, extents, options.statistics);
+  if (stages.scores) scores = stages.scores(scores);
 
-  const Var pattern = masked_softmax(scores, keep_array(mask, extents, query.dtype()));
+  Var pattern = masked_softmax(scores, keep_array(mask, extents, query.dtype()));
+  if (stages.pattern) pattern = stages.pattern(pattern);
+  if (!options.statistics.empty())
+    add_statistics(scores.value(), pattern.value(), mask, extents, options.statistics);
+
   const AttentionDropout& drop = options.dropout;
-  const Var weights = dropout(pattern, drop.rate, drop.stream,
-                              drop.first_example * extents.heads * extents.query);
+  const Var weights =
+      dropout(pattern, drop.rate, drop.stream, drop.first_example * extents.heads * extents.query);
   return merge_heads(matmul(weights, v));
 }
 

@@ -34,8 +34,7 @@ void check_rotation(const Array& x, std::int64_t heads, const Array& cosines, co
 Var rotate_pairs(const Var& x, std::int64_t heads, const Array& cosines, const Array& sines,
                  bool interleaved) {
   check_rotation(x.value(), heads, cosines, sines);
-  const auto pairing =
-      interleaved ? kernels::Pairing::interleaved : kernels::Pairing::half_split;
+  const auto pairing = interleaved ? kernels::Pairing::interleaved : kernels::Pairing::half_split;
   Array y = kernels::rotate_pairs(x.value(), heads, cosines, sines, pairing);
   return record("rotate_pairs", {x}, y,
                 [heads, cosines, sines, pairing](const Array& dy, InputGradients& dx) {

@@ -31,7 +31,8 @@ Option length() {
        {},
        kData,
        "Symbols in a sequence, drawn evenly from FROM..TO; one number fixes it. Longer is harder, "
-       "and attention costs its square."},
+       "and attention costs its square.",
+       "FROM..TO"},
       Option::Kind::text);
   option.set = set_length;
   option.get = [](const RunConfig& config) {
@@ -61,7 +62,8 @@ Option attention_scale() {
        {},
        kAttention,
        "Factor on the scores: sqrt is 1/sqrt(head width), none is 1. Larger makes attention "
-       "sharper at the start: lower entropy, smaller gradients."},
+       "sharper at the start: lower entropy, smaller gradients.",
+       "sqrt|none|X"},
       Option::Kind::text);
   option.set = set_attention_scale;
   option.get = [](const RunConfig& config) -> std::string {
@@ -91,7 +93,8 @@ void add_data_options(std::vector<Option>& options) {
       {"data",
        {"dataset"},
        kData,
-       "Text file to train on (task text), UTF-8; its last tenth is held out for validation."},
+       "Text file to train on (task text), UTF-8; its last tenth is held out for validation.",
+       "FILE"},
       [](auto& config) -> auto& { return config.task.data; })));
   options.push_back(length());
   options.push_back(integer(

@@ -17,6 +17,23 @@ bool is_digits(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
+std::string usual_value_name(Option::Kind kind) {
+  switch (kind) {
+    case Option::Kind::integer:
+      return "N";
+    case Option::Kind::number:
+      return "X";
+    case Option::Kind::boolean:
+      return "true|false";
+    case Option::Kind::duration:
+      return "TIME";
+    case Option::Kind::choice:
+    case Option::Kind::text:
+      break;
+  }
+  return "NAME";
+}
+
 }  // namespace
 
 std::int64_t integer_of(std::string_view name, std::string_view text) {
@@ -59,7 +76,14 @@ Option described(Words words, Option::Kind kind) {
   option.group = std::move(words.group);
   option.help = std::move(words.help);
   option.kind = kind;
+  option.value_name =
+      words.value_name.empty() ? usual_value_name(kind) : std::move(words.value_name);
   return option;
+}
+
+void set_choices(Option& option, std::vector<std::string> choices) {
+  option.value_name = fmt::format("{}", fmt::join(choices, "|"));
+  option.choices = std::move(choices);
 }
 
 Option with_auto(Option option) {

@@ -16,6 +16,7 @@ struct Words {
   std::vector<std::string> aliases;
   std::string group;
   std::string help;
+  std::string value_name = {};  // empty: the usual one of the kind
 };
 
 // The text of a value, or ConfigError "--<name>: ...".
@@ -32,6 +33,7 @@ struct Words {
 inline constexpr std::string_view kAuto = "auto";
 
 [[nodiscard]] Option described(Words words, Option::Kind kind);
+void set_choices(Option& option, std::vector<std::string> choices);
 
 template <class Field>
 [[nodiscard]] Option integer(Words words, Field field) {
@@ -79,7 +81,7 @@ template <class Field>
 template <class Field>
 [[nodiscard]] Option choice(Words words, std::vector<std::string> choices, Field field) {
   Option option = described(std::move(words), Option::Kind::choice);
-  option.choices = std::move(choices);
+  set_choices(option, std::move(choices));
   option.set = [field, name = option.name, choices = option.choices](RunConfig& config,
                                                                      std::string_view text) {
     field(config) = choices[choice_of(name, text, choices)];
@@ -92,7 +94,7 @@ template <class Field>
 template <class Enumeration, class Field>
 [[nodiscard]] Option enumeration(Words words, std::vector<std::string> choices, Field field) {
   Option option = described(std::move(words), Option::Kind::choice);
-  option.choices = std::move(choices);
+  set_choices(option, std::move(choices));
   option.set = [field, name = option.name, choices = option.choices](RunConfig& config,
                                                                      std::string_view text) {
     field(config) = static_cast<Enumeration>(choice_of(name, text, choices));
@@ -107,7 +109,7 @@ template <class Enumeration, class Field>
 template <class Field>
 [[nodiscard]] Option ablation(Words words, Field field) {
   Option option = described(std::move(words), Option::Kind::choice);
-  option.choices = {"on", "none"};
+  set_choices(option, {"on", "none"});
   option.set = [field, name = option.name](RunConfig& config, std::string_view text) {
     field(config) = text != "none" && boolean_of(name, text);
   };

@@ -104,6 +104,8 @@ RunConfig RunConfig::defaults_for(const std::string& task) {
   config.batch_size = 64;
   config.max_iters = 3000;
   if (task == "parity") config.task.max_length = 10;
+  if (task == "recall")
+    config.task.max_length = 8;  // pairs with keys of their own, out of 10 symbols
   return config;
 }
 

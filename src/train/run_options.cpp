@@ -239,7 +239,8 @@ void add_run_options(std::vector<Option>& options) {
        {},
        kRun,
        "Run directory; empty: runs/TASK-NUMBER. One that holds a run "
-       "is refused unless --resume is given."},
+       "is refused unless --resume is given.",
+       "DIR"},
       [](auto& config) -> auto& { return config.out_dir; })));
   options.push_back(not_stored(boolean(
       {"resume", {}, kRun, "Go on from the checkpoint in the run directory."},

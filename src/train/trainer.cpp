@@ -117,7 +117,8 @@ class Trainer::Loop final {
                          first_step_,
                          trainer_.threads(),
                          trainer_.task_.chance(),
-                         trainer_.task_.has_answers()};
+                         trainer_.task_.has_answers(),
+                         kernels::blas_kernel()};
     for (TrainObserver* observer : observers_) observer->on_start(start);
   }
 

@@ -47,8 +47,8 @@ TEST(RotatePairs, PublishedValuesOfBothPairings) {
                 1e-6);
     expect_near(rotate_one({1, 2, 3, 4}, 1, false, dtype),
                 {-1.984111, 1.959901, 2.462378, 4.019800}, 1e-6);
-    expect_near(rotate_one({1, 2, 3, 4}, 3, true, dtype), {-1.272233, -1.838865, 2.878668, 4.088187},
-                1e-6);
+    expect_near(rotate_one({1, 2, 3, 4}, 3, true, dtype),
+                {-1.272233, -1.838865, 2.878668, 4.088187}, 1e-6);
     expect_near(rotate_one({1, 2, 3, 4}, 3, false, dtype),
                 {-1.413353, 1.879118, -2.828857, 4.058191}, 1e-6);
   }
@@ -57,8 +57,8 @@ TEST(RotatePairs, PublishedValuesOfBothPairings) {
 TEST(RotatePairs, ScoresDependOnTheDistanceAlone) {  // B11
   for (const auto& [interleaved, expected] : {std::pair{true, 1.190051}, {false, -3.456429}}) {
     for (const auto& [i, j] : {std::pair{5.0, 3.0}, {2.0, 0.0}, {105.0, 103.0}, {1005.0, 1003.0}}) {
-      const double score = dot(rotate_one({1, 2, 3, 4}, i, interleaved),
-                               rotate_one({4, 3, 2, 1}, j, interleaved));
+      const double score =
+          dot(rotate_one({1, 2, 3, 4}, i, interleaved), rotate_one({4, 3, 2, 1}, j, interleaved));
       EXPECT_NEAR(score, expected, 1e-6) << interleaved << " at " << i;
     }
   }

@@ -204,9 +204,9 @@ TEST(Options, NumbersThatAreNoneNameTheOptionAndTheValue) {
   EXPECT_EQ(error_of("bias", "maybe"), "--bias: 'maybe' is neither true nor false");
   EXPECT_EQ(error_of("time-budget", "3 parsecs"),
             "--time-budget: '3 parsecs' is not a time such as 90s, 3m or 1.5h");
-  EXPECT_EQ(
-      error_of("activation", "rellu"),
-      "--activation: 'rellu' is not one of gelu, gelu_tanh, relu, swiglu; did you mean relu?");
+  EXPECT_EQ(error_of("activation", "rellu"),
+            "--activation: 'rellu' is not one of gelu, gelu_tanh, relu, swiglu; did you mean relu "
+            "or gelu?");
 }
 
 TEST(Options, OnlyACpuWithoutCompilationIsAccepted) {

@@ -11,9 +11,8 @@
 namespace attune {
 
 // One layer of a transformer:
-//   pre-norm    x = x + attention(norm_1(x));     x = x + ffn(norm_2(x))       (Radford et al.
-//   2019) post-norm   x = norm_1(x + attention(x));     x = norm_2(x + ffn(x))       (Vaswani et
-//   al. 2017)
+//   pre-norm    x = x + attention(norm_1(x));   x = x + ffn(norm_2(x))   (Radford et al. 2019)
+//   post-norm   x = norm_1(x + attention(x));   x = norm_2(x + ffn(x))   (Vaswani et al. 2017)
 // Without residual the "x +" is left out, without ffn the second half.
 class Block final {
  public:

@@ -15,10 +15,9 @@ enum class HookPoint : std::uint8_t {
   query,          // [batch, query, heads * head_dim]: after the encoding's transform
   key,            // [batch, key, kv_heads * head_dim]
   value,          // [batch, key, kv_heads * value_dim]
-  scores,         // [batch, heads, query, key]: scaled and biased, before the mask
+  scores,         // [batch, heads, query, key]: scaled, biased, capped, before the mask
   pattern,        // [batch, heads, query, key]: weights after the softmax, before dropout
-  head_output,    // [batch, query, heads * value_dim]: each head's mixture of values, before the
-                  // output map
+  head_output,    // [batch, query, heads * value_dim]: the heads' mixtures, before the output map
   attention_out,  // [batch, time, model]: what attention adds to the stream
   residual_mid,   // [batch, time, model]: the stream between attention and feed-forward
   ffn_hidden,     // [batch, time, hidden]: after the activation
@@ -34,16 +33,13 @@ class Hooks {
  public:
   virtual ~Hooks() = default;
   // Returns x, or what shall stand in its place (same shape and dtype).
-  [[nodiscard]] virtual Var at(HookPoint point, int layer, const Var& x) {
-    static_cast<void>(point), static_cast<void>(layer);
-    return x;
-  }
+  [[nodiscard]] virtual Var at(HookPoint /*point*/, int /*layer*/, const Var& x) { return x; }
   // Whether this layer's scores or pattern are wanted: they exist only in composed attention, which
   // is slower than the fused kernel and equal to it within rounding.
-  [[nodiscard]] virtual bool wants_inside_of_attention(int layer) const {
-    static_cast<void>(layer);
-    return false;
-  }
+  [[nodiscard]] virtual bool wants_inside_of_attention(int /*layer*/) const { return false; }
 };
+
+// hooks.at(), checked. Throws ShapeError where it returns another shape or dtype.
+[[nodiscard]] Var call_hook(Hooks& hooks, HookPoint point, int layer, const Var& x);
 
 }  // namespace attune

@@ -46,13 +46,14 @@ enum class Role : std::uint8_t {
 
 // A named recipe for all parameters of a model of a given depth. Biases start at 0 and gains at 1
 // in all of them.
-//   name        linear maps [out, in]                      projections into the residual stream
-//   embeddings gpt2        N(0, std^2)                                N(0, std^2 / (2 layers)) N(0,
-//   std^2) normal      N(0, std^2)                                the same N(0, std^2) xavier
-//   U(+-sqrt(6 / (in + out))), var 2/(in+out)  the same       (Glorot & Bengio 2010)     N(0,
-//   std^2) kaiming     N(0, 2 / in)                               the same       (He et al. 2015)
-//   N(0, std^2) orthogonal  gain 1, var 1/max(in, out)                 the same       (Saxe et al.
-//   2014)         N(0, std^2) constant    std everywhere: breaks no symmetry; for study std
+//   gpt2        N(0, std^2); projections into the residual stream N(0, std^2 / (2 layers))
+//               (Radford et al. 2019)
+//   normal      N(0, std^2)
+//   xavier      U(+-sqrt(6 / (in + out))), variance 2 / (in + out)     (Glorot & Bengio 2010)
+//   kaiming     N(0, 2 / in)                                           (He et al. 2015)
+//   orthogonal  gain 1, variance 1 / max(in, out)                      (Saxe et al. 2014)
+//   constant    std everywhere: breaks no symmetry; for study
+// Linear maps are [out, in]. Embeddings are N(0, std^2) in all but constant.
 class InitScheme final {
  public:
   // std: --init-std. Throws ConfigError for an unknown name, with the nearest ones.

@@ -22,7 +22,8 @@ class KvCache final {
   [[nodiscard]] const Positions& positions() const { return positions_; }  // of the filled tokens
 
   // Writes keys [batch, time, key_width] and values [batch, time, value_width] behind the filled
-  // part of a layer. Throws ValueError, before anything is written, where they do not fit.
+  // part of a layer. Throws before anything is written: ValueError beyond the capacity or the
+  // layers, ShapeError for another batch, width or dtype.
   void append(int layer, const Array& keys, const Array& values);
   // The keys and values of a layer with `time` tokens behind the filled part: [batch, filled +
   // time, width].
@@ -38,6 +39,7 @@ class KvCache final {
     Array keys;    // [batch, capacity, key_width]
     Array values;  // [batch, capacity, value_width]
   };
+  [[nodiscard]] std::size_t index_of(int layer) const;
   [[nodiscard]] Array head_of(const Array& buffer, std::int64_t time) const;
 
   std::int64_t batch_;

@@ -17,15 +17,13 @@ class KvCache;
 // Everything a forward pass needs to know beside its input; the second argument of every layer. The
 // default is inference: no tape, no dropout, positions 0, 1, ...
 struct Pass {
-  Tape* tape = nullptr;   // null: nothing is recorded and memory is freed as the pass goes
-  bool training = false;  // dropout is on
-  Randomness random;      // seed of the run and step
-  std::int64_t first_example =
-      0;  // of this shard in the whole batch: randomness has global coordinates
-  const Positions* positions =
-      nullptr;                 // of the tokens; null: 0, 1, ..., or on from where the cache ends
-  const Mask* mask = nullptr;  // AND-ed with the model's own: key padding, documents
-  KvCache* cache = nullptr;    // keys and values of earlier tokens; the pass appends its own
+  Tape* tape = nullptr;            // null: nothing is recorded and memory is freed as the pass goes
+  bool training = false;           // dropout is on
+  Randomness random;               // seed of the run and step
+  std::int64_t first_example = 0;  // of this shard in the whole batch: where its randomness is
+  const Positions* positions = nullptr;  // null: 0, 1, ..., or on from where the cache ends
+  const Mask* mask = nullptr;            // AND-ed with the model's own: key padding, documents
+  KvCache* cache = nullptr;  // of earlier tokens; the pass appends its own; without a tape only
   AttentionStatistics* statistics = nullptr;  // added to; null: not wanted
   Hooks* hooks = nullptr;                     // null: none
 
@@ -33,8 +31,9 @@ struct Pass {
   [[nodiscard]] Var operator()(const Parameter& parameter) const {
     return tape ? tape->parameter(parameter) : Var(parameter.value());
   }
+  // Throws ShapeError where a hook returns another shape or dtype.
   [[nodiscard]] Var hook(HookPoint point, int layer, const Var& x) const {
-    return hooks ? hooks->at(point, layer, x) : x;
+    return hooks ? call_hook(*hooks, point, layer, x) : x;
   }
 };
 

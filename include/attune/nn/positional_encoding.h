@@ -19,17 +19,18 @@ struct Rotation {
 
 // What an encoding makes of the positions of one forward pass, once, for all layers.
 struct PositionContext {
-  Positions query;          // positions of the tokens of this pass
-  Positions key;            // positions of all keys: those in the cache, then the query's
+  Positions query;          // of the tokens of this pass
+  Positions new_key;        // of the keys of this pass: the query's, or those of a memory
+  Positions key;            // of all keys: those in the cache, then the new ones
   Rotation query_rotation;  // null arrays where the encoding does not rotate
-  Rotation key_rotation;
-  Var score_bias;  // [1 or batch, heads, query, key], added to the scaled scores, or null
+  Rotation key_rotation;    // of the keys that transform_key is given, see CachePolicy
+  Var score_bias;           // [1 or batch, heads, query, key], added to the scaled scores, or null
 };
 
-// What a KV-cache may hold under an encoding.
+// What a KV-cache may hold under an encoding, and so which keys transform_key is given.
 enum class CachePolicy : std::uint8_t {
-  transformed_keys,  // keys as the encoding transformed them, once and for all
-  raw_keys,          // keys before the transform; it is applied again to all of them at every step
+  transformed_keys,  // the new keys, once and for all; the cache holds them as transformed
+  raw_keys,          // all keys, again in every pass; the cache holds them as projected
 };
 
 // How a model knows where a token stands. One scheme is one final class in one file. Position may
@@ -42,24 +43,20 @@ class PositionalEncoding {
   [[nodiscard]] virtual std::string_view name() const = 0;
 
   // Prepares what the layers will need: rotations, a score bias.
-  virtual void prepare(PositionContext& context, const Pass& pass) const {
-    static_cast<void>(context), static_cast<void>(pass);
-  }
+  virtual void prepare(PositionContext& /*context*/, const Pass& /*pass*/) const {}
   // Embed-add: token embeddings [batch, time, model] -> the same shape.
-  [[nodiscard]] virtual Var embed(const Var& x, const Positions& positions,
-                                  const Pass& pass) const {
-    static_cast<void>(positions), static_cast<void>(pass);
+  [[nodiscard]] virtual Var embed(const Var& x, const Positions& /*positions*/,
+                                  const Pass& /*pass*/) const {
     return x;
   }
-  // Query and key transform: x [batch, time, heads * head_dim] -> the same shape.
-  [[nodiscard]] virtual Var transform_query(const Var& x, std::int64_t heads,
-                                            const PositionContext& context) const {
-    static_cast<void>(heads), static_cast<void>(context);
+  // Query and key transform: x [batch, time, heads * head_dim] -> the same shape. Which keys those
+  // are depends on cache_policy().
+  [[nodiscard]] virtual Var transform_query(const Var& x, std::int64_t /*heads*/,
+                                            const PositionContext& /*context*/) const {
     return x;
   }
-  [[nodiscard]] virtual Var transform_key(const Var& x, std::int64_t heads,
-                                          const PositionContext& context) const {
-    static_cast<void>(heads), static_cast<void>(context);
+  [[nodiscard]] virtual Var transform_key(const Var& x, std::int64_t /*heads*/,
+                                          const PositionContext& /*context*/) const {
     return x;
   }
 
@@ -67,18 +64,16 @@ class PositionalEncoding {
   // fused kernel.
   [[nodiscard]] virtual bool depends_on_content() const { return false; }
   // Added to the scaled scores [batch, heads, query, key], or null; `scores` are those without it.
-  [[nodiscard]] virtual Var content_bias(const Var& query, const Var& scores, int layer,
-                                         const PositionContext& context, const Pass& pass) const {
-    static_cast<void>(query), static_cast<void>(scores), static_cast<void>(layer);
-    static_cast<void>(context), static_cast<void>(pass);
+  [[nodiscard]] virtual Var content_bias(const Var& /*query*/, const Var& /*scores*/, int /*layer*/,
+                                         const PositionContext& /*context*/,
+                                         const Pass& /*pass*/) const {
     return {};
   }
   // Added to the heads' outputs [batch, query, heads * value_dim], or null; pattern [batch, heads,
   // query, key].
-  [[nodiscard]] virtual Var value_term(const Var& pattern, int layer,
-                                       const PositionContext& context, const Pass& pass) const {
-    static_cast<void>(pattern), static_cast<void>(layer), static_cast<void>(context),
-        static_cast<void>(pass);
+  [[nodiscard]] virtual Var value_term(const Var& /*pattern*/, int /*layer*/,
+                                       const PositionContext& /*context*/,
+                                       const Pass& /*pass*/) const {
     return {};
   }
 

@@ -4,6 +4,7 @@
 
 // Element-wise arithmetic with NumPy broadcasting. Both operands have one dtype; shapes align at
 // the last axis. Errors: ShapeError "add: [2, 3] and [4] do not broadcast", or where dtypes differ.
+// Where dloss/dy is 0, the gradients are 0 even beside an infinite operand, as in unary.h.
 namespace attune {
 
 [[nodiscard]] Var add(const Var& a, const Var& b);

@@ -2,7 +2,9 @@
 
 #include "attune/autodiff/var.h"
 
-// Element-wise functions of one argument. Any shape; the result has the shape and dtype of x.
+// Element-wise functions of one argument. Any shape; the result has the shape and dtype of x. Where
+// dloss/dy is 0, dloss/dx is 0 even if the slope is infinite or NaN, so that a branch that where()
+// did not select takes no part.
 namespace attune {
 
 [[nodiscard]] Var exp(const Var& x);

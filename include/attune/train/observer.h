@@ -25,6 +25,7 @@ struct RunStart {
   std::int64_t threads = 1;
   double chance = 0;  // accuracy of a model that learned nothing
   bool has_answers = true;
+  std::string blas_kernel;
 };
 
 // One update: the batch at step t and what it did to the gradients.

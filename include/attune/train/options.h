@@ -19,6 +19,7 @@ struct Option {
   std::string group;                 // heading in the help text
   std::string help;                  // meaning, unit, what each direction costs: one or two lines
   Kind kind;
+  std::string value_name;            // what stands for the value in the help text: "N", "FILE"
   std::vector<std::string> choices;  // of a choice
   bool in_config = true;             // false: not written to config.toml (threads, out-dir, resume)
   bool may_change_on_resume = false;

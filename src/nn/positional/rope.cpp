@@ -30,19 +30,16 @@ class Rope final : public PositionalEncoding {
   void prepare(PositionContext& context, const Pass&) const override {
     context.query_rotation = rotation_of(context.query);
     context.key_rotation =
-        context.query == context.key ? context.query_rotation : rotation_of(context.key);
+        context.new_key == context.query ? context.query_rotation : rotation_of(context.new_key);
   }
   [[nodiscard]] Var transform_query(const Var& x, std::int64_t heads,
                                     const PositionContext& context) const override {
     return rotate_pairs(x, heads, context.query_rotation.cosines, context.query_rotation.sines,
                         false);
   }
-  // A pass with a cache transforms its own tokens' keys alone; they stand at the query's positions.
   [[nodiscard]] Var transform_key(const Var& x, std::int64_t heads,
                                   const PositionContext& context) const override {
-    const bool own = x.shape()[1] == context.query.time && x.shape()[1] != context.key.time;
-    const Rotation& rotation = own ? context.query_rotation : context.key_rotation;
-    return rotate_pairs(x, heads, rotation.cosines, rotation.sines, false);
+    return rotate_pairs(x, heads, context.key_rotation.cosines, context.key_rotation.sines, false);
   }
 
  private:

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+// The commands of the binary. Each reads its own words (those after the command's name), prints to
+// standard output and returns the exit code; what it throws is reported by main().
+namespace attune::cli {
+
+enum ExitCode : int { kDone = 0, kFailed = 1, kUsage = 2, kInterrupted = 130 };
+
+using Words = std::span<const char* const>;
+
+struct Command {
+  std::string_view name;
+  std::string_view usage;    // "attune train TASK [options]"
+  std::string_view summary;  // one line
+  int (*run)(const Command& command, Words words);
+};
+[[nodiscard]] std::span<const Command> commands();
+
+int run_train(const Command& command, Words words);
+int run_eval(const Command& command, Words words);
+int run_sample(const Command& command, Words words);
+int run_gradcheck(const Command& command, Words words);
+int run_list(const Command& command, Words words);
+
+}  // namespace attune::cli

@@ -1,0 +1,88 @@
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "attune/core/error.h"
+#include "attune/core/text.h"
+#include "attune/core/version.h"
+#include "cli/build_info.h"
+#include "cli/command.h"
+
+namespace attune::cli {
+namespace {
+
+constexpr Command kCommands[] = {
+    {"train", "attune train TASK [options]", "train a model; the main job", run_train},
+    {"eval", "attune eval RUN [options]", "loss, accuracy and attention entropies on held-out data",
+     run_eval},
+    {"sample", "attune sample RUN [options]", "let a trained model write", run_sample},
+    {"gradcheck", "attune gradcheck [TASK] [options]", "check every gradient against finite differences",
+     run_gradcheck},
+    {"list", "attune list WHAT", "what there is to choose from: tasks, encodings, inits", run_list},
+};
+
+void print_usage() {
+  fmt::print(
+      "Attune trains tiny transformers and shows what attention does inside.\n\nusage: attune "
+      "COMMAND [options]\n\n");
+  for (const Command& command : kCommands)
+    fmt::print("  {:<10} {}\n", command.name, command.summary);
+  fmt::print(
+      "\n  attune COMMAND --help    the options of a command\n"
+      "  attune --version         the version\n"
+      "  attune --build-info      compiler, flags, BLAS and its kernel, threads\n"
+      "\nFor a start: attune train copy\n");
+}
+
+int dispatch(Words words) {
+  const std::string first = words.empty() ? "--help" : words.front();
+  if (first == "--help" || first == "-h" || first == "help") {
+    print_usage();
+    return words.empty() ? kUsage : kDone;
+  }
+  if (first == "--version") {
+    fmt::print("attune {}\n", kVersion);
+    return kDone;
+  }
+  if (first == "--build-info" || first == "--build_info") {
+    fmt::print("{}", build_info());
+    return kDone;
+  }
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) {
+    if (first == command.name) return command.run(command, words.subspan(1));
+    names.emplace_back(command.name);
+  }
+  throw ConfigError(
+      fmt::format("'{}' is no command of attune{}", first, did_you_mean(first, names)));
+}
+
+}  // namespace
+
+std::span<const Command> commands() { return kCommands; }
+
+}  // namespace attune::cli
+
+int main(int argc, char** argv) {
+  using namespace attune;
+  using namespace attune::cli;
+  std::signal(SIGPIPE, SIG_IGN);  // a closed standard output does not end a run
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of the write that meets it
+  try {
+    const std::vector<const char*> words(argv + 1, argv + argc);
+    return dispatch(words);
+  } catch (const ConfigError& error) {
+    fmt::print(stderr, "attune: {}\n", error.what());
+    return kUsage;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "attune: out of memory\n");
+    return kFailed;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "attune: {}\n", error.what());
+    return kFailed;
+  }
+}

@@ -1,0 +1,194 @@
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "attune/core/error.h"
+#include "attune/core/text.h"
+#include "attune/train/generation.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/saved_run.h"
+
+namespace attune::cli {
+namespace {
+
+const std::vector<CommandOption>& sample_options() {
+  using Takes = CommandOption::Takes;
+  static const std::vector<CommandOption> options = {
+      {"start",
+       {},
+       "Sampling",
+       "text to continue (default: a line break for a text, a held-out example for other tasks)",
+       Takes::value,
+       "TEXT"},
+      {"num-samples", {}, "Sampling", "texts to write", Takes::value, "N", "1"},
+      {"max-new-tokens", {}, "Sampling", "tokens in each", Takes::value, "N", "500"},
+      {"temperature",
+       {},
+       "Sampling",
+       "below 1 safer, above 1 wilder; 0: always the likeliest token",
+       Takes::value,
+       "X",
+       "0.8"},
+      {"top-k",
+       {},
+       "Sampling",
+       "draw from the k likeliest tokens alone; 0: off",
+       Takes::value,
+       "K",
+       "0"},
+      {"top-p",
+       {},
+       "Sampling",
+       "draw from the likeliest tokens that together reach p; 1: off",
+       Takes::value,
+       "P",
+       "1"},
+      {"seed", {}, "Sampling", "which texts", Takes::value, "N", "1337"},
+  };
+  return options;
+}
+
+struct SampleRequest {
+  std::string run;
+  const std::string* start = nullptr;
+  std::int64_t samples = 1;
+  GenerationOptions generation;
+};
+
+template <class T>
+T number(const Arguments& arguments, const char* name, T otherwise,
+         std::optional<T> (*parse)(std::string_view), const char* kind) {
+  const std::string* text = arguments.find(name);
+  if (text == nullptr) return otherwise;
+  const std::optional<T> value = parse(*text);
+  if (!value) throw ConfigError(fmt::format("--{}: '{}' is not {}", name, *text, kind));
+  return *value;
+}
+
+SampleRequest read_request(const Arguments& arguments) {
+  if (arguments.positionals.size() != 1) {
+    throw ConfigError("sample: one run directory is expected, as in 'attune sample runs/text-1'");
+  }
+  SampleRequest request;
+  request.run = arguments.positionals.front();
+  request.start = arguments.find("start");
+  const char* whole = "a whole number";
+  request.samples = number<std::int64_t>(arguments, "num-samples", 1, parse_integer, whole);
+  request.generation.max_new_tokens =
+      number<std::int64_t>(arguments, "max-new-tokens", 500, parse_integer, whole);
+  if (request.samples < 1)
+    throw ConfigError(fmt::format("--num-samples: {} is below 1", request.samples));
+  constexpr std::int64_t kMostTokens = 1 << 24;
+  if (request.generation.max_new_tokens < 0 || request.generation.max_new_tokens > kMostTokens) {
+    throw ConfigError(fmt::format("--max-new-tokens: {} is outside [0, {}]",
+                                  request.generation.max_new_tokens, kMostTokens));
+  }
+  SamplingOptions& sampling = request.generation.sampling;
+  sampling.temperature = number<double>(arguments, "temperature", 0.8, parse_float, "a number");
+  sampling.top_k = number<std::int64_t>(arguments, "top-k", 0, parse_integer, whole);
+  sampling.top_p = number<double>(arguments, "top-p", 1, parse_float, "a number");
+  sampling.check();
+  const std::int64_t seed = number<std::int64_t>(arguments, "seed", 1337, parse_integer, whole);
+  if (seed < 0) throw ConfigError(fmt::format("--seed: {} is below 0", seed));
+  request.generation.random.seed = static_cast<std::uint64_t>(seed);
+  return request;
+}
+
+// Text goes out as it comes; a reader that went away ends the writing.
+void print_token(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+void warn_of_rewind() {
+  fmt::print(
+      stderr,
+      "attune: note: past the context of the learned positions; going on from its last half\n");
+}
+
+void sample_text(const SavedRun& run, SampleRequest& request) {
+  const std::string fallback =
+      run.vocabulary().texts().front();  // a line break, where the text has one
+  const std::string start = request.start && !request.start->empty() ? *request.start : fallback;
+  const std::vector<std::int32_t> prompt = run.vocabulary().encode(start);
+  for (std::int64_t i = 0; i < request.samples; ++i) {
+    if (request.samples > 1) fmt::print("--- sample {}\n", i + 1);
+    print_token(start);
+    request.generation.random.step = static_cast<std::uint32_t>(i);
+    generate(
+        run.model(), prompt, request.generation,
+        [&](std::int32_t token) { print_token(run.vocabulary().text(token)); }, warn_of_rewind);
+    print_token("\n");
+  }
+}
+
+// A prompt to answer: given, or the beginning of a held-out example, whose answer is then known.
+struct Question {
+  std::vector<std::int32_t> prompt;
+  std::vector<std::int32_t> answer;  // empty: unknown
+};
+
+Question question(const SavedRun& run, const SampleRequest& request, std::int64_t i) {
+  if (request.start) {
+    if (request.start->empty()) throw ValueError("--start: the prompt is empty");
+    return {run.vocabulary().encode(*request.start), {}};
+  }
+  const std::unique_ptr<Task> task = run.task("");
+  const Batch batch =
+      BatchSource(*task, request.generation.random.seed, 0).evaluation(Split::validation, i, 1);
+  Question asked;
+  for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
+    const bool scored = batch.targets[t] != kIgnore;
+    if (asked.answer.empty() && (scored || !batch.tokens.empty()))
+      asked.prompt.push_back(batch.tokens[t]);
+    if (scored) asked.answer.push_back(batch.targets[t]);
+  }
+  return asked;
+}
+
+void sample_answers(const SavedRun& run, SampleRequest& request) {
+  for (std::int64_t i = 0; i < request.samples; ++i) {
+    const Question asked = question(run, request, i);
+    GenerationOptions options = request.generation;
+    options.random.step = static_cast<std::uint32_t>(i);
+    const std::int64_t room =
+        run.config().model.block_size - static_cast<std::int64_t>(asked.prompt.size()) + 1;
+    options.max_new_tokens = asked.answer.empty()
+                                 ? std::min(options.max_new_tokens, std::max<std::int64_t>(room, 1))
+                                 : static_cast<std::int64_t>(asked.answer.size());
+    if (!asked.answer.empty()) options.stop = asked.answer.back();
+    std::vector<std::int32_t> answer;
+    generate(run.model(), asked.prompt, options,
+             [&](std::int32_t token) { answer.push_back(token); });
+    std::string verdict;
+    if (!asked.answer.empty()) {
+      verdict = answer == asked.answer ? "   right"
+                                       : "   wrong: " + run.vocabulary().decode(asked.answer);
+    }
+    print_token(run.vocabulary().decode(asked.prompt) + " -> " + run.vocabulary().decode(answer) +
+                verdict + "\n");
+  }
+}
+
+}  // namespace
+
+int run_sample(const Command& command, Words words) {
+  const Arguments arguments = parse_arguments(words, sample_options());
+  if (arguments.find("help")) {
+    fmt::print("{}", render_help(command.usage,
+                                 "Lets a trained model continue a text or answer a question.",
+                                 sample_options()));
+    return kDone;
+  }
+  SampleRequest request = read_request(arguments);
+  const SavedRun run(request.run);
+  if (run.config().task.name == "text") {
+    sample_text(run, request);
+  } else {
+    sample_answers(run, request);
+  }
+  return kDone;
+}
+
+}  // namespace attune::cli

@@ -1,0 +1,58 @@
+#include "cli/saved_run.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "attune/core/error.h"
+#include "attune/train/options.h"
+
+namespace attune::cli {
+namespace {
+
+std::filesystem::path checkpoint_of(const std::string& path) {
+  if (std::filesystem::is_regular_file(path)) return path;
+  const std::filesystem::path file = std::filesystem::path(path) / "checkpoint.safetensors";
+  if (!std::filesystem::exists(path)) throw IoError(fmt::format("{}: there is no such run", path));
+  if (!std::filesystem::exists(file)) {
+    throw IoError(fmt::format("{}: holds no checkpoint.safetensors", path));
+  }
+  return file;
+}
+
+}  // namespace
+
+SavedRun::SavedRun(const std::string& path) {
+  const std::filesystem::path file = checkpoint_of(path);
+  const Checkpoint checkpoint(file);
+  const CheckpointState& state = checkpoint.state();
+  step_ = state.step;
+  try {
+    config_ = RunConfig::defaults_for(task_in_toml(state.config_toml, file.string()));
+    apply_toml(config_, state.config_toml, file.string());
+    config_ = config_.resolved();
+    const bool is_text = config_.task.name == "text";
+    vocabulary_.emplace(state.vocabulary,
+                        is_text ? Vocabulary::Spelling::text : Vocabulary::Spelling::symbols);
+    TransformerConfig model = config_.model;
+    model.vocabulary = vocabulary_->size();
+    model_ = std::make_unique<Transformer>(model, static_cast<std::uint64_t>(config_.seed),
+                                           config_.dtype);
+  } catch (const ConfigError& error) {
+    throw IoError(fmt::format("{}: its configuration is damaged: {}", file.string(), error.what()));
+  }
+  checkpoint.restore(model_->parameters());
+}
+
+std::unique_ptr<Task> SavedRun::task(const std::string& data) const {
+  TaskOptions options = config_.task;
+  if (!data.empty()) options.data = data;
+  std::unique_ptr<Task> task = make_task(options);
+  if (task->vocabulary_texts() != vocabulary_->texts()) {
+    throw IoError(fmt::format("{}: has another vocabulary ({} tokens) than the run ({})",
+                              options.data, task->vocabulary(), vocabulary_->size()));
+  }
+  return task;
+}
+
+}  // namespace attune::cli

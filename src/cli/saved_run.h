@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "attune/model/transformer.h"
+#include "attune/task/vocabulary.h"
+#include "attune/train/checkpoint.h"
+#include "attune/train/run_config.h"
+
+namespace attune::cli {
+
+// A trained model as a run directory (or a checkpoint file) holds it.
+class SavedRun final {
+ public:
+  // Throws IoError where there is no checkpoint or it does not fit together.
+  explicit SavedRun(const std::string& path);
+
+  [[nodiscard]] const RunConfig& config() const { return config_; }
+  [[nodiscard]] const Transformer& model() const { return *model_; }
+  [[nodiscard]] const Vocabulary& vocabulary() const { return *vocabulary_; }
+  [[nodiscard]] std::int64_t step() const { return step_; }
+  // The task it was trained on; `data` replaces the path of its text where it is not empty.
+  [[nodiscard]] std::unique_ptr<Task> task(const std::string& data) const;
+
+ private:
+  RunConfig config_;
+  std::int64_t step_ = 0;
+  std::optional<Vocabulary> vocabulary_;
+  std::unique_ptr<Transformer> model_;
+};
+
+}  // namespace attune::cli

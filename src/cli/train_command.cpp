@@ -1,0 +1,235 @@
+#include <unistd.h>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "attune/core/error.h"
+#include "attune/core/file.h"
+#include "attune/core/hash.h"
+#include "attune/observe/console.h"
+#include "attune/observe/logs.h"
+#include "attune/train/options.h"
+#include "attune/train/trainer.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "kernels/gemm.h"
+
+namespace attune::cli {
+namespace {
+
+volatile std::sig_atomic_t interrupt_requested = 0;
+
+// The first Ctrl-C or SIGTERM asks the run to end after its step; the second one ends the process.
+extern "C" void on_signal(int signal) {
+  interrupt_requested = 1;
+  std::signal(signal, SIG_DFL);
+}
+
+std::vector<CommandOption> train_options(const RunConfig& defaults) {
+  std::vector<CommandOption> options = command_options(option_table(), defaults);
+  options.push_back(
+      {"config",
+       {},
+       "Configuration",
+       "a TOML file of options; repeatable, later ones win, the command line wins over all",
+       CommandOption::Takes::value,
+       "FILE",
+       "",
+       true});
+  options.push_back({"dump-config",
+                     {},
+                     "Configuration",
+                     "print the resolved configuration as TOML and stop",
+                     CommandOption::Takes::nothing,
+                     "",
+                     "",
+                     false});
+  return options;
+}
+
+// What the command line asks for, before defaults.
+struct Request {
+  Arguments arguments;
+  std::vector<std::pair<std::string, std::string>> config_files;  // path, contents
+  std::string task;  // empty: that of the run to resume
+};
+
+Request read_request(Words words) {
+  Request request;
+  request.arguments = parse_arguments(words, train_options(RunConfig::defaults_for("text")));
+  if (request.arguments.positionals.size() > 1) {
+    throw ConfigError(fmt::format("train: one task was expected, not also '{}'",
+                                  request.arguments.positionals[1]));
+  }
+  for (const auto& [name, value] : request.arguments.options) {
+    if (name != "config") continue;
+    request.config_files.emplace_back(value, read_file(value));
+    const std::string task = task_in_toml(request.config_files.back().second, value);
+    if (!task.empty()) request.task = task;
+  }
+  if (!request.arguments.positionals.empty()) request.task = request.arguments.positionals.front();
+  return request;
+}
+
+void apply(const Request& request, RunConfig& config) {
+  for (const auto& [path, toml] : request.config_files) apply_toml(config, toml, path);
+  if (!request.task.empty()) config.task.name = request.task;
+  for (const auto& [name, value] : request.arguments.options) {
+    if (const Option* option = find_option(name)) option->set(config, value);
+  }
+}
+
+// A run to go on with: its configuration as it was, and its checkpoint if it came that far.
+struct Saved {
+  RunConfig config;
+  DataFile data;
+  std::optional<Checkpoint> checkpoint;
+};
+
+std::optional<Saved> saved_run(const RunConfig& asked) {
+  if (asked.out_dir.empty()) throw ConfigError("--resume: --out-dir must name the run to continue");
+  if (!RunDirectory::holds_run(asked.out_dir)) return std::nullopt;
+  Saved saved;
+  const std::filesystem::path directory = asked.out_dir;
+  std::string toml;
+  std::filesystem::path source = directory / "checkpoint.safetensors";
+  if (std::filesystem::exists(source)) {
+    saved.checkpoint.emplace(source);
+    toml = saved.checkpoint->state().config_toml;
+  } else {
+    source = directory / "config.toml";
+    toml = read_file(source);
+  }
+  saved.config = RunConfig::defaults_for(task_in_toml(toml, source.string()));
+  apply_toml(saved.config, toml, source.string(), &saved.data);
+  saved.config = saved.config.resolved();
+  return saved;
+}
+
+DataFile identify(const std::string& path) {
+  const std::string bytes = read_file(path);
+  return {std::filesystem::absolute(path).lexically_normal().string(),
+          static_cast<std::int64_t>(bytes.size()), sha256(bytes)};
+}
+
+// The configuration of the run: defaults, files, command line; for a resumed one the saved
+// configuration in place of defaults.
+RunConfig resolve(const Request& request, const std::optional<Saved>& saved) {
+  RunConfig config;
+  if (saved) {
+    config = saved->config;
+  } else {
+    if (request.task.empty())
+      throw ConfigError(
+          "train: a task is missing, as in 'attune train copy'; see 'attune list tasks'");
+    config = RunConfig::defaults_for(request.task);
+  }
+  apply(request, config);
+  config = config.resolved();
+  if (saved) {
+    const std::vector<std::string> changed = changed_options(saved->config, config);
+    if (!changed.empty()) {
+      throw ConfigError(fmt::format("{}: cannot change when a run is resumed", changed.front()));
+    }
+  }
+  return config;
+}
+
+void check_same_data(const DataFile& saved, const DataFile& now) {
+  if (saved.sha256.empty() || saved.sha256 == now.sha256) return;
+  throw ConfigError(fmt::format(
+      "--data: {} ({} bytes) is not the file this run was trained on ({} bytes, SHA-256 {})",
+      now.path, now.bytes, saved.bytes, saved.sha256));
+}
+
+int exit_code(const RunSummary& summary) {
+  if (summary.status == RunStatus::interrupted) return kInterrupted;
+  return summary.status == RunStatus::diverged ? kFailed : kDone;
+}
+
+std::string command_line(Words words) {
+  std::string line = "attune train";
+  for (const char* word : words) line += " " + std::string(word);
+  return line;
+}
+
+RunDirectory open_directory(const RunConfig& config, const std::optional<Saved>& saved) {
+  if (saved) return RunDirectory::open(config.out_dir);
+  return RunDirectory::create(config.out_dir, config.task.name);
+}
+
+// Trains in the run's directory, which is made only now that the configuration, the data and the
+// model are known to be sound.
+int train(Trainer& trainer, const RunConfig& config, const std::string& toml,
+          const std::optional<Saved>& saved, Words words) {
+  const RunDirectory directory = open_directory(config, saved);
+  write_file_atomically(directory.config(), toml);
+  if (saved) directory.drop_log_lines_from(saved->checkpoint ? saved->checkpoint->state().step : 0);
+  MetricsLog metrics(directory.metrics());
+  AttentionLog attention(directory.attention());
+  SummaryFile summary_file(directory.summary(), command_line(words));
+  Console console(stdout, isatty(STDOUT_FILENO) != 0);
+  TrainObserver* const observers[] = {&metrics, &attention, &console, &summary_file};
+
+  if (config.resume && !(saved && saved->checkpoint))
+    console.on_note("there is no checkpoint yet: starting at step 0");
+  if (saved && saved->checkpoint &&
+      saved->checkpoint->state().blas_kernel != kernels::blas_kernel()) {
+    console.on_note(fmt::format(
+        "the run was computed with BLAS kernel {}, this is {}: the continuation is not bitwise",
+        saved->checkpoint->state().blas_kernel, kernels::blas_kernel()));
+  }
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  const RunSummary summary =
+      trainer.run(&directory, toml, observers, [] { return interrupt_requested != 0; });
+  if (!summary.message.empty()) fmt::print(stderr, "attune: {}\n", summary.message);
+  return exit_code(summary);
+}
+
+}  // namespace
+
+int run_train(const Command& command, Words words) {
+  const Request request = read_request(words);
+  if (request.arguments.find("help")) {
+    const RunConfig defaults =
+        RunConfig::defaults_for(request.task.empty() ? "text" : request.task);
+    fmt::print(
+        "{}", render_help(command.usage,
+                          "Trains a model. Tasks: attune list tasks. Defaults shown are those of " +
+                              defaults.task.name + ".",
+                          train_options(defaults)));
+    return kDone;
+  }
+  RunConfig asked = RunConfig::defaults_for(request.task.empty() ? "text" : request.task);
+  apply(request, asked);
+  const std::optional<Saved> saved = asked.resume ? saved_run(asked) : std::nullopt;
+  RunConfig config = resolve(request, saved);
+
+  DataFile data;
+  const bool has_data = !config.task.data.empty();
+  if (has_data) {
+    data = identify(config.task.data);
+    if (saved) check_same_data(saved->data, data);
+    config.task.data = data.path;
+  }
+  const std::unique_ptr<Task> task = make_task(config.task);
+  config.model = model_config(config, *task);
+  const std::string toml = to_toml(config, has_data ? &data : nullptr);
+  if (request.arguments.find("dump-config")) {
+    fmt::print("{}", toml);
+    return kDone;
+  }
+  if (!config.resume && !config.out_dir.empty() && RunDirectory::holds_run(config.out_dir)) {
+    throw ConfigError(fmt::format("--out-dir: {} already holds a run; continue it with --resume",
+                                  config.out_dir));
+  }
+  Trainer trainer(config, *task);
+  if (saved && saved->checkpoint) trainer.resume(*saved->checkpoint);
+  return train(trainer, config, toml, saved, words);
+}
+
+}  // namespace attune::cli

@@ -1,0 +1,117 @@
+#include <cmath>
+
+#include "attune/ops/attention.h"
+#include "observe/gradcheck_suite_cases.h"
+
+// Attention, fused and composed, in every form its options can take, and rotations.
+namespace attune::gradcheck_suite {
+namespace {
+
+constexpr std::int64_t kBatch = 2;
+constexpr std::int64_t kHeads = 2;
+constexpr std::int64_t kKeyWidth = 3;
+constexpr std::int64_t kValueWidth = 2;
+
+struct Form {
+  const char* name;
+  AttentionOptions options{};
+  Mask mask{};
+  std::int64_t query = 4;
+  std::int64_t key = 4;
+  std::int64_t bias_batch = 0;  // 0: no bias
+};
+
+AttentionOptions with_heads(std::int64_t kv_heads = 0) {
+  AttentionOptions options;
+  options.heads = kHeads;
+  options.kv_heads = kv_heads;
+  return options;
+}
+
+AttentionOptions with_scale(double scale, double softcap) {
+  AttentionOptions options = with_heads();
+  options.scale = scale;
+  options.softcap = softcap;
+  return options;
+}
+
+AttentionOptions with_dropout() {
+  AttentionOptions options = with_heads();
+  options.dropout = {0.3, Randomness{.seed = 3}.stream("gradcheck.pattern"), 5};
+  return options;
+}
+
+std::vector<Form> forms() {
+  const AttentionOptions plain = with_heads();
+  const std::int64_t lengths[] = {4, 2};
+  return {
+      {"", plain},
+      {" causal", plain, Mask::causal()},
+      {" causal, more keys", plain, Mask::causal(), 3, 5},
+      {" causal, rows without a key", plain, Mask::causal(), 5, 3},
+      {" window", plain, Mask::causal() & Mask::window(2)},
+      {" padding", plain, Mask::key_lengths(lengths, 4)},
+      {" custom mask", plain, Mask::custom(1, 2, 2, 3, {1, 0, 1, 0, 0, 1, 0, 1, 1, 0, 0, 0}), 2, 3},
+      {" bias", plain, Mask::causal(), 4, 4, 1},
+      {" bias a batch", plain, Mask::none(), 4, 4, kBatch},
+      {" scale", with_scale(1.5, 0), Mask::causal()},
+      {" softcap", with_scale(2, 1.5), Mask::causal(), 4, 4, 1},
+      {" grouped heads", with_heads(1), Mask::causal()},
+      {" dropout", with_dropout(), Mask::causal()},
+      {" one key", plain, Mask::none(), 3, 1},
+  };
+}
+
+void add_form(Cases& cases, const Form& form, bool fused) {
+  const std::int64_t kv_heads = form.options.kv_heads ? form.options.kv_heads : kHeads;
+  std::vector<Shape> shapes = {{kBatch, form.query, kHeads * kKeyWidth},
+                               {kBatch, form.key, kv_heads * kKeyWidth},
+                               {kBatch, form.key, kv_heads * kValueWidth}};
+  if (form.bias_batch > 0) shapes.push_back({form.bias_batch, kHeads, form.query, form.key});
+  const auto run = [options = form.options, mask = form.mask, fused](Values x) {
+    AttentionOptions masked = options;
+    masked.mask = &mask;
+    const Var bias = x.size() > 3 ? x[3] : Var();
+    return fused ? attention(x[0], x[1], x[2], bias, masked)
+                 : attention_textbook(x[0], x[1], x[2], bias, masked);
+  };
+  cases.push_back(uniform_case(std::string(fused ? "attention" : "attention_textbook") + form.name,
+                               shapes, run));
+}
+
+void add_rotation(Cases& cases, const std::string& form, std::int64_t rotated, bool interleaved,
+                  std::int64_t batch) {
+  constexpr std::int64_t kTime = 3;
+  const Array angles = uniform({batch, kTime, rotated / 2}, 9, -3, 3);
+  Array cosines = angles.clone();
+  Array sines = angles.clone();
+  for (double& angle : cosines.mutable_data<double>()) angle = std::cos(angle);
+  for (double& angle : sines.mutable_data<double>()) angle = std::sin(angle);
+  cases.push_back(uniform_case("rotate_pairs" + form, {{kBatch, kTime, kHeads * 6}}, [=](Values x) {
+    return rotate_pairs(x[0], kHeads, cosines, sines, interleaved);
+  }));
+}
+
+}  // namespace
+
+void add_attention(Cases& cases) {
+  for (const bool fused : {true, false}) {
+    for (const Form& form : forms()) add_form(cases, form, fused);
+  }
+  // Longer than one tile of the fused kernel.
+  cases.push_back(uniform_case("attention long", {{1, 150, 6}, {1, 150, 6}, {1, 150, 4}},
+                               [mask = Mask::causal()](Values x) {
+                                 AttentionOptions options = with_heads();
+                                 options.mask = &mask;
+                                 return attention(x[0], x[1], x[2], {}, options);
+                               }));
+  cases.back().directions = 5;
+
+  add_rotation(cases, " half-split", 6, false, 1);
+  add_rotation(cases, " half-split, a batch", 6, false, kBatch);
+  add_rotation(cases, " half-split, partial", 4, false, 1);
+  add_rotation(cases, " interleaved", 6, true, 1);
+  add_rotation(cases, " interleaved, partial", 2, true, kBatch);
+}
+
+}  // namespace attune::gradcheck_suite

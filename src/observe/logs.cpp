@@ -1,0 +1,109 @@
+#include "attune/observe/logs.h"
+
+#include <cmath>
+#include <limits>
+
+#include <nlohmann/json.hpp>
+
+#include "attune/core/version.h"
+#include "attune/observe/entropy_range.h"
+
+// Strict JSON: the writer gives null for numbers that are not finite, and replaces bytes that are
+// not UTF-8.
+namespace attune {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string to_line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void add_validation(Json& line, const Evaluation& validation, bool has_answers) {
+  line["val_loss"] = validation.loss_nats();
+  line["val_accuracy"] = validation.accuracy();
+  if (has_answers) line["val_exact"] = validation.exact_share();
+}
+
+void add_update(Json& line, const UpdateRecord& update) {
+  line["train_loss"] = update.train_loss;
+  line["train_accuracy"] = update.train_accuracy;
+  line["lr"] = update.lr;
+  line["grad_norm"] = update.grad_norm;
+  line["clipped"] = update.clipped;
+  if (update.skipped) line["skipped"] = true;
+  line["tokens_per_second"] = update.tokens_per_second;
+  line["step_ms"] = update.step_ms;
+  if (!update.nonfinite.empty()) line["nonfinite"] = update.nonfinite;
+}
+
+void write_heads(LineLog& log, std::int64_t step, Split split,
+                 const AttentionStatistics& statistics) {
+  for (int layer = 0; layer < statistics.layers(); ++layer) {
+    for (int head = 0; head < statistics.heads(); ++head) {
+      const HeadStatistics& one = statistics.at(layer, head);
+      Json line;
+      line["step"] = step;
+      line["split"] = to_string(split);
+      line["layer"] = layer;
+      line["head"] = head;
+      line["entropy_nats"] = one.entropy_nats();
+      line["entropy_norm"] = one.entropy_norm();
+      line["max_prob"] = one.max_probability();
+      line["score_std"] = one.score_std();
+      line["score_max_abs"] = one.score_max_abs;
+      line["rows_valid"] = one.rows_valid;
+      line["rows_single"] = one.rows_single;
+      line["rows_empty"] = one.rows_empty;
+      log.write(to_line(line));
+    }
+  }
+}
+
+}  // namespace
+
+void MetricsLog::on_step(const StepRecord& record) {
+  if (!record.logged && !(record.update && !record.update->nonfinite.empty())) return;
+  Json line;
+  line["step"] = record.step;
+  if (record.train_evaluation) line["train_eval_loss"] = record.train_evaluation->loss_nats();
+  if (record.validation) add_validation(line, *record.validation, has_answers_);
+  if (record.update) add_update(line, *record.update);
+  if (const auto entropy = entropy_range(record)) {
+    line["entropy_mean"] = entropy->mean;
+    line["entropy_min"] = entropy->min;
+    line["entropy_max"] = entropy->max;
+  }
+  line["elapsed_seconds"] = record.elapsed_seconds;
+  log_.write(to_line(line));
+}
+
+void AttentionLog::on_step(const StepRecord& record) {
+  if (record.validation) {
+    write_heads(log_, record.step, Split::validation, record.validation->attention);
+  }
+  if (record.attention_logged && record.attention) {
+    write_heads(log_, record.step, Split::train, *record.attention);
+  }
+}
+
+void SummaryFile::on_end(const RunSummary& summary) {
+  Json json;
+  json["status"] = to_string(summary.status);
+  json["steps"] = summary.steps;
+  if (summary.train_loss) json["train_loss"] = *summary.train_loss;
+  if (summary.validation) {
+    add_validation(json, *summary.validation, has_answers_);
+    json["best_val_loss"] = summary.best_val_loss;
+  }
+  json["elapsed_seconds"] = summary.elapsed_seconds;
+  json["parameters"] = summary.parameters;
+  json["parameter_hash"] = summary.parameter_hash;
+  json["threads"] = summary.threads;
+  if (!summary.message.empty()) json["message"] = summary.message;
+  json["command_line"] = command_line_;
+  json["version"] = kVersion;
+  write_file_atomically(path_, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace attune

@@ -1,0 +1,228 @@
+#include "attune/train/checkpoint.h"
+
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "attune/core/error.h"
+#include "attune/core/file.h"
+#include "attune/core/text.h"
+#include "attune/train/safetensors.h"
+
+namespace attune {
+namespace {
+
+constexpr std::string_view kOptimizerPrefix = "optim.";
+
+// Keys of the metadata; data/README.md tells them.
+constexpr const char* kVersion = "format_version";
+constexpr const char* kStep = "step";
+constexpr const char* kUpdates = "optimizer_updates";
+constexpr const char* kConfig = "config";
+constexpr const char* kVocabulary = "vocabulary";
+constexpr const char* kBlasKernel = "blas_kernel";
+constexpr const char* kBestLoss = "best_val_loss";
+constexpr std::string_view kCounterPrefix = "counter.";
+
+using Tensors = std::vector<std::pair<std::string, Array>>;
+using Metadata = std::map<std::string, std::string>;
+
+std::string described(const Array& array) {
+  return fmt::format("{} {}", to_string(array.dtype()), to_string(array.shape()));
+}
+
+// What format_float writes, infinities and NaN included.
+std::optional<double> parse_any_float(std::string_view text) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (text == "inf") return kInfinity;
+  if (text == "-inf") return -kInfinity;
+  if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
+  return parse_float(text);
+}
+
+// A JSON array of strings and nothing else.
+std::optional<std::vector<std::string>> parse_vocabulary(const std::string& text) {
+  using Json = nlohmann::json;
+  // Refused as it begins, so that nesting is never built up.
+  const auto is_flat = [](int depth, Json::parse_event_t event, Json&) {
+    const bool opens = event == Json::parse_event_t::object_start ||
+                       (event == Json::parse_event_t::array_start && depth > 0);
+    if (opens) throw IoError("nested");
+    return true;
+  };
+  // The parser would take a NUL for the end.
+  if (text.find('\0') != std::string::npos) return std::nullopt;
+  try {
+    return Json::parse(text, is_flat).get<std::vector<std::string>>();
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  } catch (const IoError&) {
+    return std::nullopt;
+  }
+}
+
+std::string vocabulary_text(const std::vector<std::string>& vocabulary) {
+  try {
+    return nlohmann::json(vocabulary).dump();
+  } catch (const nlohmann::json::exception&) {
+    throw ValueError("checkpoint: the vocabulary holds a token that is not UTF-8");
+  }
+}
+
+Metadata metadata_of(const CheckpointState& state) {
+  Metadata metadata{
+      {kVersion, std::to_string(CheckpointState::kFormatVersion)},
+      {kStep, std::to_string(state.step)},
+      {kUpdates, std::to_string(state.optimizer_updates)},
+      {kConfig, state.config_toml},
+      {kVocabulary, vocabulary_text(state.vocabulary)},
+      {kBlasKernel, state.blas_kernel},
+      {kBestLoss, format_float(state.best_val_loss)},
+  };
+  for (const auto& [name, value] : state.counters) {
+    metadata.emplace(std::string(kCounterPrefix) + name, format_float(value));
+  }
+  return metadata;
+}
+
+// Reads metadata; every refusal names file and key.
+class MetadataReader final {
+ public:
+  MetadataReader(const Metadata& metadata, std::string_view source)
+      : metadata_(metadata), source_(source) {}
+
+  [[nodiscard]] CheckpointState state() const {
+    check_version();
+    CheckpointState state;
+    state.step = count(kStep, std::numeric_limits<std::int64_t>::max());
+    state.optimizer_updates = count(kUpdates, state.step);
+    state.config_toml = text(kConfig);
+    state.blas_kernel = text(kBlasKernel);
+    state.best_val_loss = number(kBestLoss);
+    auto vocabulary = parse_vocabulary(text(kVocabulary));
+    if (!vocabulary) fail(kVocabulary, "is not a JSON array of strings");
+    state.vocabulary = std::move(*vocabulary);
+    for (const auto& [key, value] : metadata_) {
+      if (!key.starts_with(kCounterPrefix)) continue;
+      state.counters.emplace(key.substr(kCounterPrefix.size()), number(key));
+    }
+    return state;
+  }
+
+ private:
+  void check_version() const {
+    if (!metadata_.contains(kVersion)) {
+      throw IoError(
+          fmt::format("{}: metadata has no {}: not a checkpoint of a run", source_, kVersion));
+    }
+    const std::int64_t version = count(kVersion, std::numeric_limits<std::int64_t>::max());
+    if (version != CheckpointState::kFormatVersion) {
+      fail(kVersion,
+           fmt::format("is {}, this program reads {}", version, CheckpointState::kFormatVersion));
+    }
+  }
+
+  [[noreturn]] void fail(std::string_view key, std::string_view reason) const {
+    throw IoError(fmt::format("{}: metadata {} {}", source_, key, reason));
+  }
+  [[nodiscard]] const std::string& text(const std::string& key) const {
+    const auto found = metadata_.find(key);
+    if (found == metadata_.end()) fail(key, "is missing");
+    return found->second;
+  }
+  [[nodiscard]] std::int64_t count(const std::string& key, std::int64_t most) const {
+    const auto value = parse_integer(text(key));
+    if (!value || *value < 0 || *value > most) {
+      fail(key, fmt::format("is not a whole number from 0 to {}", most));
+    }
+    return *value;
+  }
+  [[nodiscard]] double number(const std::string& key) const {
+    const auto value = parse_any_float(text(key));
+    if (!value) fail(key, "is not a number");
+    return *value;
+  }
+
+  const Metadata& metadata_;
+  std::string_view source_;
+};
+
+// The array of every parameter, in the store's order; nothing is written.
+std::vector<Array> matched(const ParameterStore& parameters, const Tensors& tensors,
+                           std::string_view source) {
+  std::unordered_map<std::string_view, const Array*> by_name;
+  for (const auto& [name, array] : tensors) by_name.emplace(name, &array);
+  std::vector<Array> values;
+  for (const Parameter& parameter : parameters) {
+    const auto found = by_name.find(parameter.name());
+    if (found == by_name.end()) {
+      throw IoError(fmt::format("{}: parameter {} is missing", source, parameter.name()));
+    }
+    const Array& array = *found->second;
+    if (!(array.shape() == parameter.shape()) || array.dtype() != parameter.dtype()) {
+      throw IoError(fmt::format("{}: parameter {} is {} but the model's is {}", source,
+                                parameter.name(), described(array), described(parameter.value())));
+    }
+    values.push_back(array);
+    by_name.erase(found);
+  }
+  for (const auto& [name, array] : tensors) {
+    if (by_name.contains(name)) {
+      throw IoError(fmt::format("{}: parameter {} is unknown to the model", source, name));
+    }
+  }
+  return values;
+}
+
+void assign(ParameterStore& parameters, std::vector<Array> values) {
+  for (Parameter& parameter : parameters) {
+    parameter.set_value(std::move(values[static_cast<std::size_t>(parameter.index())]));
+  }
+}
+
+}  // namespace
+
+void save_checkpoint(const std::filesystem::path& path, const CheckpointState& state,
+                     const ParameterStore& parameters, const Optimizer& optimizer) {
+  TensorFile file;
+  file.metadata = metadata_of(state);
+  for (const Parameter& parameter : parameters) {
+    if (parameter.name().starts_with(kOptimizerPrefix)) {
+      throw ValueError(fmt::format("checkpoint: parameter {}: names in {} belong to the optimizer",
+                                   parameter.name(), kOptimizerPrefix));
+    }
+    file.tensors.emplace_back(parameter.name(), parameter.value());
+  }
+  for (auto& tensor : optimizer.state(parameters)) file.tensors.push_back(std::move(tensor));
+  write_file_atomically(path, encode_safetensors(file));
+}
+
+Checkpoint::Checkpoint(const std::filesystem::path& path) : source_(path.string()) {
+  TensorFile file = decode_safetensors(read_file(path), source_);
+  state_ = MetadataReader(file.metadata, source_).state();
+  for (auto& tensor : file.tensors) {
+    const bool is_optimizer = tensor.first.starts_with(kOptimizerPrefix);
+    (is_optimizer ? optimizer_ : parameters_).push_back(std::move(tensor));
+  }
+}
+
+void Checkpoint::restore(ParameterStore& parameters) const {
+  assign(parameters, matched(parameters, parameters_, source_));
+}
+
+void Checkpoint::restore(ParameterStore& parameters, Optimizer& optimizer) const {
+  std::vector<Array> values = matched(parameters, parameters_, source_);
+  try {
+    optimizer.restore(parameters, state_.optimizer_updates, optimizer_);
+  } catch (const IoError& error) {
+    throw IoError(fmt::format("{}: {}", source_, error.what()));
+  }
+  assign(parameters, std::move(values));
+}
+
+}  // namespace attune
