@@ -19,6 +19,9 @@ struct Command {
 };
 [[nodiscard]] std::span<const Command> commands();
 
+// "attune: <line>" on standard error. A stream that was closed is no further error.
+void print_error(std::string_view line);
+
 int run_train(const Command& command, Words words);
 int run_eval(const Command& command, Words words);
 int run_sample(const Command& command, Words words);

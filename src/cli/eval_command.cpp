@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include <fmt/format.h>
@@ -61,12 +62,13 @@ const std::vector<CommandOption>& eval_options() {
 }
 
 std::int64_t integer_option(const Arguments& arguments, const char* name, std::int64_t otherwise,
-                            std::int64_t least) {
+                            std::int64_t least, std::int64_t most) {
   const std::string* text = arguments.find(name);
   if (text == nullptr) return otherwise;
   const std::optional<std::int64_t> value = parse_integer(*text);
-  if (!value || *value < least) {
-    throw ConfigError(fmt::format("--{}: '{}' is not a whole number from {}", name, *text, least));
+  if (!value || *value < least || *value > most) {
+    throw ConfigError(
+        fmt::format("--{}: '{}' is not a whole number from {} to {}", name, *text, least, most));
   }
   return *value;
 }
@@ -178,10 +180,11 @@ int run_eval(const Command& command, Words words) {
     throw ConfigError("eval: one run directory is expected, as in 'attune eval runs/copy-1'");
   const std::vector<std::int64_t> lengths = lengths_option(arguments);
   EvaluationOptions options;
-  options.batches = integer_option(arguments, "eval-iters", 200, 1);
-  const std::int64_t threads = integer_option(arguments, "threads", 0, 0);
-  const std::int64_t batch_size = integer_option(arguments, "batch-size", 0, 1);
-  const std::int64_t seed = integer_option(arguments, "seed", -1, 0);
+  options.batches = integer_option(arguments, "eval-iters", 200, 1, 1 << 20);
+  const std::int64_t threads = integer_option(arguments, "threads", 0, 0, 1024);
+  const std::int64_t batch_size = integer_option(arguments, "batch-size", 0, 1, 1 << 20);
+  const std::int64_t seed =
+      integer_option(arguments, "seed", -1, 0, std::numeric_limits<std::int64_t>::max());
 
   const SavedRun run(arguments.positionals.front());
   const std::string data = arguments.find("data") ? *arguments.find("data") : "";

@@ -11,6 +11,7 @@
 #include "attune/train/run_config.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "train/question.h"
 
 namespace attune::cli {
 namespace {
@@ -22,13 +23,9 @@ void list_task(const TaskInfo& info) {
   const std::unique_ptr<Task> task = make_task(config.task);
   const Batch batch =
       BatchSource(*task, static_cast<std::uint64_t>(config.seed), 0).evaluation(Split::train, 0, 1);
-  std::vector<std::int32_t> prompt;
-  std::vector<std::int32_t> answer;
-  for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
-    if (batch.targets[t] != kIgnore) answer.push_back(batch.targets[t]);
-    if (answer.size() <= 1) prompt.push_back(batch.tokens[t]);
-  }
-  fmt::print("{:<12}   {} -> {}\n", "", task->decode(prompt), task->decode(answer));
+  const Question question = question_of(batch, 0);
+  fmt::print("{:<12}   {} -> {}\n", "", task->decode(question.prompt),
+             task->decode(question.answer));
   fmt::print("{:<12}   {} tokens, {} an example, chance {:.3f}\n", "", task->vocabulary(),
              task->time(), task->chance());
 }
@@ -67,6 +64,10 @@ int run_list(const Command& command, Words words) {
     for (const Catalogue& catalogue : kCatalogues)
       fmt::print("  {:<12} {}\n", catalogue.name, catalogue.what);
     return arguments.find("help") ? kDone : kUsage;
+  }
+  if (arguments.positionals.size() > 1) {
+    throw ConfigError(
+        fmt::format("list: one list was expected, not also '{}'", arguments.positionals[1]));
   }
   std::vector<std::string> names;
   const std::string& asked = arguments.positionals.front();

@@ -1,7 +1,10 @@
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -20,8 +23,8 @@ constexpr Command kCommands[] = {
     {"eval", "attune eval RUN [options]", "loss, accuracy and attention entropies on held-out data",
      run_eval},
     {"sample", "attune sample RUN [options]", "let a trained model write", run_sample},
-    {"gradcheck", "attune gradcheck [TASK] [options]", "check every gradient against finite differences",
-     run_gradcheck},
+    {"gradcheck", "attune gradcheck [TASK] [options]",
+     "check every gradient against finite differences", run_gradcheck},
     {"list", "attune list WHAT", "what there is to choose from: tasks, encodings, inits", run_list},
 };
 
@@ -61,9 +64,22 @@ int dispatch(Words words) {
       fmt::format("'{}' is no command of attune{}", first, did_you_mean(first, names)));
 }
 
+// What a command printed has not arrived where the disk is full; a reader that went away (`| head`)
+// had enough.
+int flushed(int code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 || code != kDone || errno == EPIPE || errno == EBADF) return code;
+  print_error(fmt::format("standard output: {}", std::strerror(errno)));
+  return kFailed;
+}
+
 }  // namespace
 
 std::span<const Command> commands() { return kCommands; }
+
+void print_error(std::string_view line) {
+  std::fputs(("attune: " + std::string(line) + "\n").c_str(), stderr);
+}
 
 }  // namespace attune::cli
 
@@ -74,15 +90,19 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of the write that meets it
   try {
     const std::vector<const char*> words(argv + 1, argv + argc);
-    return dispatch(words);
+    return flushed(dispatch(words));
   } catch (const ConfigError& error) {
-    fmt::print(stderr, "attune: {}\n", error.what());
+    print_error(error.what());
     return kUsage;
+  } catch (const std::system_error& error) {
+    if (error.code().value() == EPIPE) return kDone;  // the reader of a long output went away
+    print_error(error.what());
+    return kFailed;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "attune: out of memory\n");
+    print_error("out of memory");
     return kFailed;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "attune: {}\n", error.what());
+    print_error(error.what());
     return kFailed;
   }
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 
 #include <fmt/format.h>
@@ -8,9 +9,12 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/saved_run.h"
+#include "train/question.h"
 
 namespace attune::cli {
 namespace {
+
+constexpr std::string_view kAnswerEnd = ".";  // as tasks with answers spell it
 
 const std::vector<CommandOption>& sample_options() {
   using Takes = CommandOption::Takes;
@@ -102,9 +106,7 @@ void print_token(const std::string& text) {
 }
 
 void warn_of_rewind() {
-  fmt::print(
-      stderr,
-      "attune: note: past the context of the learned positions; going on from its last half\n");
+  print_error("note: past the context of the learned positions; going on from its last half");
 }
 
 void sample_text(const SavedRun& run, SampleRequest& request) {
@@ -123,33 +125,24 @@ void sample_text(const SavedRun& run, SampleRequest& request) {
   }
 }
 
-// A prompt to answer: given, or the beginning of a held-out example, whose answer is then known.
-struct Question {
-  std::vector<std::int32_t> prompt;
-  std::vector<std::int32_t> answer;  // empty: unknown
-};
-
-Question question(const SavedRun& run, const SampleRequest& request, std::int64_t i) {
-  if (request.start) {
-    if (request.start->empty()) throw ValueError("--start: the prompt is empty");
-    return {run.vocabulary().encode(*request.start), {}};
-  }
+// A prompt to answer: given, and its answer unknown, or the beginning of a held-out example.
+Question next_question(const SavedRun& run, const SampleRequest& request, std::int64_t i) {
+  if (request.start) return {run.vocabulary().encode(*request.start), {}};
   const std::unique_ptr<Task> task = run.task("");
-  const Batch batch =
-      BatchSource(*task, request.generation.random.seed, 0).evaluation(Split::validation, i, 1);
-  Question asked;
-  for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
-    const bool scored = batch.targets[t] != kIgnore;
-    if (asked.answer.empty() && (scored || !batch.tokens.empty()))
-      asked.prompt.push_back(batch.tokens[t]);
-    if (scored) asked.answer.push_back(batch.targets[t]);
-  }
-  return asked;
+  const BatchSource source(*task, request.generation.random.seed, 0);
+  return question_of(source.evaluation(Split::validation, i, 1), 0);
+}
+
+// The token that ends an answer; -1 where the task has none (induction).
+std::int32_t end_token(const Vocabulary& vocabulary) {
+  const std::vector<std::string>& texts = vocabulary.texts();
+  const auto found = std::ranges::find(texts, kAnswerEnd);
+  return found == texts.end() ? -1 : static_cast<std::int32_t>(found - texts.begin());
 }
 
 void sample_answers(const SavedRun& run, SampleRequest& request) {
   for (std::int64_t i = 0; i < request.samples; ++i) {
-    const Question asked = question(run, request, i);
+    const Question asked = next_question(run, request, i);
     GenerationOptions options = request.generation;
     options.random.step = static_cast<std::uint32_t>(i);
     const std::int64_t room =
@@ -157,7 +150,7 @@ void sample_answers(const SavedRun& run, SampleRequest& request) {
     options.max_new_tokens = asked.answer.empty()
                                  ? std::min(options.max_new_tokens, std::max<std::int64_t>(room, 1))
                                  : static_cast<std::int64_t>(asked.answer.size());
-    if (!asked.answer.empty()) options.stop = asked.answer.back();
+    options.stop = end_token(run.vocabulary());
     std::vector<std::int32_t> answer;
     generate(run.model(), asked.prompt, options,
              [&](std::int32_t token) { answer.push_back(token); });

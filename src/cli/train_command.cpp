@@ -186,7 +186,7 @@ int train(Trainer& trainer, const RunConfig& config, const std::string& toml,
   std::signal(SIGTERM, on_signal);
   const RunSummary summary =
       trainer.run(&directory, toml, observers, [] { return interrupt_requested != 0; });
-  if (!summary.message.empty()) fmt::print(stderr, "attune: {}\n", summary.message);
+  if (!summary.message.empty()) print_error(summary.message);
   return exit_code(summary);
 }
 
@@ -219,6 +219,7 @@ int run_train(const Command& command, Words words) {
   const std::unique_ptr<Task> task = make_task(config.task);
   config.model = model_config(config, *task);
   const std::string toml = to_toml(config, has_data ? &data : nullptr);
+  Trainer trainer(config, *task);  // also checks what is looked up by name
   if (request.arguments.find("dump-config")) {
     fmt::print("{}", toml);
     return kDone;
@@ -227,7 +228,6 @@ int run_train(const Command& command, Words words) {
     throw ConfigError(fmt::format("--out-dir: {} already holds a run; continue it with --resume",
                                   config.out_dir));
   }
-  Trainer trainer(config, *task);
   if (saved && saved->checkpoint) trainer.resume(*saved->checkpoint);
   return train(trainer, config, toml, saved, words);
 }

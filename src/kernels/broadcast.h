@@ -82,20 +82,30 @@ void walk(const BroadcastPlan<N>& plan, int axes, F visit) {
 }
 
 namespace detail {
+
 // One run along the last axis: bit i of Pattern says that operand i steps by 1, otherwise it stands
-// still.
+// still. The function is passed by address, so that only these loops are compiled for every
+// function.
 template <std::size_t Pattern, class T, std::size_t N, class F, std::size_t... I>
-void map_run(const std::array<const T*, N> x, T* y, std::int64_t size, F f,
-             std::index_sequence<I...>) {
+void map_run(const std::array<const T*, N>& x, T* y, std::int64_t size, const void* function) {
+  const F f = *static_cast<const F*>(function);
 #pragma omp simd
   for (std::int64_t j = 0; j < size; ++j) y[j] = f(x[I][(Pattern >> I & 1) != 0 ? j : 0]...);
 }
-}  // namespace detail
 
-// y = f(x_0, .., x_N-1) element by element, a new array of `shape`, to which all x broadcast. T is
-// the dtype of all.
-template <class T, std::size_t N, class F>
-[[nodiscard]] Array map_broadcast(const Shape& shape, const std::array<const Array*, N>& x, F f) {
+template <class T, std::size_t N>
+using Run = void (*)(const std::array<const T*, N>& x, T* y, std::int64_t size, const void* f);
+template <class T, std::size_t N>
+using Runs = std::array<Run<T, N>, (std::size_t{1} << N)>;  // by pattern
+
+template <class T, std::size_t N, class F, std::size_t... Pattern, std::size_t... I>
+constexpr Runs<T, N> runs_of(std::index_sequence<Pattern...>, std::index_sequence<I...>) {
+  return {map_run<Pattern, T, N, F, I...>...};
+}
+
+template <class T, std::size_t N>
+[[nodiscard]] Array map_runs(const Shape& shape, const std::array<const Array*, N>& x,
+                             const Runs<T, N>& runs, const void* f) {
   Array result = Array::uninitialized(shape, dtype_of<T>);
   if (shape.size() == 0) return result;
   std::array<const Shape*, N> shapes;
@@ -106,26 +116,30 @@ template <class T, std::size_t N, class F>
   }
   const BroadcastPlan<N> plan = plan_broadcast(shape, shapes);
   const int outer_axes = plan.rank > 0 ? plan.rank - 1 : 0;
-  const std::int64_t run = plan.rank > 0 ? plan.extents[static_cast<std::size_t>(outer_axes)] : 1;
+  const std::int64_t size = plan.rank > 0 ? plan.extents[static_cast<std::size_t>(outer_axes)] : 1;
   std::size_t pattern = 0;
   for (std::size_t i = 0; plan.rank > 0 && i < N; ++i) {
     if (plan.steps[static_cast<std::size_t>(outer_axes)][i] != 0) pattern |= std::size_t{1} << i;
   }
   T* y = result.mutable_data<T>().data();
-  [&]<std::size_t... Pattern>(std::index_sequence<Pattern...>) {
-    const auto run_all = [&]<std::size_t P>() {
-      walk(plan, outer_axes, [&](const std::array<std::int64_t, N>& offsets) {
-        std::array<const T*, N> from = data;
-        for (std::size_t i = 0; i < N; ++i) from[i] += offsets[i];
-        detail::map_run<P>(from, y, run, f, std::make_index_sequence<N>());
-        y += run;
-      });
-    };
-    static_cast<void>(
-        ((pattern == Pattern && (run_all.template operator()<Pattern>(), true)) || ...));
-  }
-  (std::make_index_sequence<(std::size_t{1} << N)>());
+  walk(plan, outer_axes, [&](const std::array<std::int64_t, N>& offsets) {
+    std::array<const T*, N> from = data;
+    for (std::size_t i = 0; i < N; ++i) from[i] += offsets[i];
+    runs[pattern](from, y, size, f);
+    y += size;
+  });
   return result;
+}
+
+}  // namespace detail
+
+// y = f(x_0, .., x_N-1) element by element, a new array of `shape`, to which all x broadcast. T is
+// the dtype of all.
+template <class T, std::size_t N, class F>
+[[nodiscard]] Array map_broadcast(const Shape& shape, const std::array<const Array*, N>& x, F f) {
+  static constexpr detail::Runs<T, N> kRuns = detail::runs_of<T, N, F>(
+      std::make_index_sequence<(std::size_t{1} << N)>(), std::make_index_sequence<N>());
+  return detail::map_runs<T, N>(shape, x, kRuns, &f);
 }
 
 }  // namespace attune::kernels

@@ -248,6 +248,20 @@ class ElementwiseOptimizer final : public Optimizer {
 
 }  // namespace
 
+void Optimizer::step(ParameterStore& parameters, const Gradients& gradients, double lr) {
+  std::vector<Array> by_index(static_cast<std::size_t>(parameters.count()));
+  for (const Gradients::Entry& entry : gradients.entries()) {
+    if (entry.parameter == nullptr) continue;
+    if (parameters.find(entry.parameter->name()) != entry.parameter) {
+      throw UsageError("optimizer: the parameter " + entry.parameter->name() +
+                       " does not belong to the store that is updated");
+    }
+    by_index[static_cast<std::size_t>(entry.parameter->index())] = entry.gradient;
+  }
+  ThreadPool pool(1);
+  step(parameters, by_index, 1, lr, pool);
+}
+
 void check(const OptimizerConfig& config) {
   static const std::array<std::string, 3> kKinds{"adamw", "adam", "sgd"};
   require_one_of("--optimizer", config.kind, kKinds);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -33,6 +34,18 @@ std::vector<double> read(const Transformer& model, std::span<const std::int32_t>
   return model.head(slice(hidden, 1, time - 1, time), pass).value().to_vector();
 }
 
+// -infinity is a token that is never drawn; anything else that is not finite has no distribution.
+void check_logits(std::span<const double> logits) {
+  bool any = false;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    any |= std::isfinite(logits[i]);
+    if (!std::isnan(logits[i]) && logits[i] != std::numeric_limits<double>::infinity()) continue;
+    throw ValueError(fmt::format("sample: the logit of token {} is {}, expected a finite number", i,
+                                 format_float(logits[i])));
+  }
+  if (!any) throw ValueError("sample: there is no finite logit to draw from");
+}
+
 }  // namespace
 
 void SamplingOptions::check() const {
@@ -48,6 +61,7 @@ void SamplingOptions::check() const {
 
 std::int32_t sample_token(std::span<const double> logits, const SamplingOptions& options,
                           double uniform) {
+  check_logits(logits);
   const std::vector<std::int32_t> order = by_size(logits);
   if (options.temperature == 0) return order.front();
   const auto value = [&](std::size_t rank) {
@@ -64,8 +78,9 @@ std::int32_t sample_token(std::span<const double> logits, const SamplingOptions&
   }
   // The nucleus; the tolerance keeps a sum such as .4 + .3 + .1 from missing .8 by rounding.
   double mass = 0;
+  const double wanted = options.top_p < 1 ? options.top_p * total * (1 - 1e-12) : total;
   std::size_t nucleus = 0;
-  while (nucleus < kept && (nucleus == 0 || mass < options.top_p * total * (1 - 1e-12))) {
+  while (nucleus < kept && (nucleus == 0 || options.top_p == 1 || mass < wanted)) {
     mass += weights[nucleus++];
   }
   double threshold = uniform * mass;
@@ -84,36 +99,31 @@ std::int64_t generate(const Transformer& model, std::span<const std::int32_t> pr
   options.sampling.check();
   const RandomStream stream = options.random.stream("sample");
   const std::int64_t limit = model.encoding().position_limit();
+  // What a token without the causal mask says changes with every token after it.
+  const bool rereads = model.config().mask != "causal";
   std::vector<std::int32_t> tokens(prompt.begin(), prompt.end());
-  bool rewound = false;
-  // Keeps the last half of the block where the encoding has no position for what would follow.
-  const auto fitting = [&](std::span<const std::int32_t> all) {
-    if (limit == 0 || static_cast<std::int64_t>(all.size()) <= limit) return all;
-    if (!rewound && on_rewind) on_rewind();
-    rewound = true;
-    return all.last(static_cast<std::size_t>(std::max<std::int64_t>(limit / 2, 1)));
-  };
-
   const std::int64_t longest = static_cast<std::int64_t>(prompt.size()) + options.max_new_tokens;
   KvCache cache = model.make_cache(1, limit == 0 ? longest : std::min(longest, limit));
-  std::span<const std::int32_t> unread = fitting(tokens);
+  std::int64_t begin = 0;  // of the tokens that are still read
+  bool rewound = false;
   std::int64_t made = 0;
   while (made < options.max_new_tokens) {
-    const std::vector<double> logits = read(model, unread, cache);
+    const auto count = static_cast<std::int64_t>(tokens.size());
+    if (limit > 0 && count - begin > limit) {
+      begin = count - std::max<std::int64_t>(limit / 2, 1);
+      cache.clear();
+      if (!rewound && on_rewind) on_rewind();
+      rewound = true;
+    }
+    if (rereads) cache.clear();
+    const auto unread = static_cast<std::size_t>(begin + cache.filled());
+    const std::vector<double> logits = read(model, std::span(tokens).subspan(unread), cache);
     const std::int32_t token =
         sample_token(logits, options.sampling, stream.uniform(static_cast<std::uint64_t>(made)));
     ++made;
     on_token(token);
     if (token == options.stop) break;
     tokens.push_back(token);
-    unread = std::span(tokens).last(1);
-    if (limit > 0 && cache.filled() == limit) {
-      cache.clear();
-      unread =
-          std::span(tokens).last(static_cast<std::size_t>(std::max<std::int64_t>(limit / 2, 1)));
-      if (!rewound && on_rewind) on_rewind();
-      rewound = true;
-    }
   }
   return made;
 }

@@ -33,7 +33,7 @@ std::string key_name(std::string_view option) {
 }
 
 // A TOML basic string.
-std::string quoted(std::string_view text) {
+std::string toml_string(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
     const auto code = static_cast<unsigned char>(c);
@@ -54,14 +54,14 @@ std::string toml_value(const Option& option, const std::string& text) {
     case Option::Kind::boolean:
       return text;
     case Option::Kind::integer:
-      return text == option::kAuto ? quoted(text) : text;
+      return text == option::kAuto ? toml_string(text) : text;
     case Option::Kind::number:
-      if (text == option::kAuto) return quoted(text);
+      if (text == option::kAuto) return toml_string(text);
       return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
     case Option::Kind::choice:
     case Option::Kind::text:
     case Option::Kind::duration:
-      return quoted(text);
+      return toml_string(text);
   }
   throw InternalError("to_toml: an option of unknown kind");
 }
@@ -181,7 +181,7 @@ class Reader final {
 }  // namespace
 
 std::string to_toml(const RunConfig& config, const DataFile* data) {
-  std::string toml = fmt::format("{} = {}\n", kTaskKey, quoted(config.task.name));
+  std::string toml = fmt::format("{} = {}\n", kTaskKey, toml_string(config.task.name));
   std::string group;
   for (const Option& option : option_table()) {
     if (!option.in_config) continue;
@@ -190,7 +190,7 @@ std::string to_toml(const RunConfig& config, const DataFile* data) {
       toml += fmt::format("\n[{}]\n", table_name(option));
       if (data != nullptr && table_name(option) == kDataTable) {
         toml += fmt::format("{} = {}\n{} = {}\n", kBytesKey, data->bytes, kSha256Key,
-                            quoted(data->sha256));
+                            toml_string(data->sha256));
       }
     }
     const bool is_data_path = data != nullptr && option.name == "data";

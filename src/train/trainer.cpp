@@ -10,6 +10,7 @@
 #include "attune/core/error.h"
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
+#include "train/question.h"
 #include "train/unigram.h"
 
 namespace attune {
@@ -19,13 +20,8 @@ constexpr double kStalledWithin = 0.02;  // nats of the unigram entropy
 constexpr double kStalledShare = 0.2;    // of the run
 
 std::string first_example(const BatchSource& batches, const Task& task) {
-  const Batch batch = batches.evaluation(Split::train, 0, 1);
-  std::vector<std::int32_t> asked(batch.tokens);
-  std::vector<std::int32_t> answer;
-  for (const std::int32_t target : batch.targets) {
-    if (target != kIgnore) answer.push_back(target);
-  }
-  return task.decode(asked) + " -> " + task.decode(answer);
+  const Question question = question_of(batches.evaluation(Split::train, 0, 1), 0);
+  return task.decode(question.prompt) + " -> " + task.decode(question.answer);
 }
 
 }  // namespace
@@ -98,7 +94,8 @@ class Trainer::Loop final {
       if (last || step % config_.eval_interval == 0) evaluate(record);
       const bool on_target = record.validation && meets_target(*record.validation);
       if (!last && !on_target) update(record);
-      record.logged = last || on_target || record.validation || step % config_.log_interval == 0;
+      record.logged = last || on_target || record.validation || !failure_.empty() ||
+                      step % config_.log_interval == 0;
       record.elapsed_seconds = elapsed();
       for (TrainObserver* observer : observers_) observer->on_step(record);
       if (!failure_.empty()) return finish(RunStatus::diverged);
@@ -169,7 +166,7 @@ class Trainer::Loop final {
       unigram_entropy_ = unigram_entropy(trainer_.batches_, config_.eval_iters, config_.batch_size);
     }
     const double distance = std::abs(record.train_evaluation->loss_nats() - *unigram_entropy_);
-    if (distance > kStalledWithin) {
+    if (!(distance <= kStalledWithin)) {  // a loss that is not finite is no stalled one
       progress_.stalled_since = -1;
     } else if (progress_.stalled_since < 0) {
       progress_.stalled_since = record.step;

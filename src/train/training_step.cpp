@@ -50,6 +50,7 @@ StepResult TrainingStep::run(std::span<const Batch> micro_batches, const Options
     add_shards(result, &batch == micro_batches.data());
     first_example += batch.examples;
   }
+  name_unreached(result);
   result.loss_nats = loss_sum / static_cast<double>(result.scored);
   return result;
 }
@@ -95,8 +96,10 @@ void TrainingStep::add_shards(StepResult& result, bool first) {
   for (const auto& shard : shards_) parts.emplace_back(shard->gradients);
   result.gradient_norm = reduce_gradients(parts, pool_);
   if (first) result.gradients = std::move(shards_.front()->gradients);
+}
 
-  result.unreached.clear();
+// Of the whole step: a micro-batch without a scored token touches no parameter.
+void TrainingStep::name_unreached(StepResult& result) const {
   for (const Parameter& parameter : model_.parameters()) {
     const auto index = static_cast<std::size_t>(parameter.index());
     if (parameter.is_frozen()) continue;

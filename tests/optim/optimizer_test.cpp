@@ -9,7 +9,10 @@
 
 #include <gtest/gtest.h>
 
+#include "attune/autodiff/tape.h"
 #include "attune/core/error.h"
+#include "attune/ops/arithmetic.h"
+#include "attune/ops/reduce.h"
 
 namespace attune {
 namespace {
@@ -277,6 +280,34 @@ TEST(Optimizer, CheckNamesTheOptionAndTheValue) {
   EXPECT_EQ(
       error_of([](OptimizerConfig& c) { c.kind = "adamm"; }),
       "--optimizer: 'adamm' is unknown; did you mean adamw or adam? (known: adamw, adam, sgd)");
+}
+
+// Two steps of plain gradient descent on (w - 3)^2 / 2 from 1: the gradient is w - 3.
+TEST(Optimizer, TakesTheGradientsOfATape) {
+  ParameterStore parameters;
+  Parameter& w = parameters.create("w", Array::from({1}, {1.0}, DType::float64));
+  Parameter& untouched = parameters.create("untouched", Array::from({1}, {5.0}, DType::float64));
+  const auto optimizer = make_optimizer({.kind = "sgd", .momentum = 0, .weight_decay = 0});
+  for (const double expected : {1.2, 1.38}) {
+    Tape tape;
+    const Var leaf = tape.leaf(Array::from({1}, {3.0}, DType::float64));
+    const Var error = tape.parameter(w) - leaf;
+    optimizer->step(parameters, tape.backward(sum(error * error) * 0.5), 0.1);
+    EXPECT_NEAR(w.value().item(), expected, 1e-15);
+  }
+  EXPECT_EQ(untouched.value().item(), 5);
+  EXPECT_EQ(optimizer->updates(), 2);
+}
+
+TEST(Optimizer, RefusesGradientsOfAnotherStore) {
+  ParameterStore parameters, other;
+  Parameter& w = other.create("w", Array::from({1}, {1.0}, DType::float64));
+  parameters.create("w", Array::from({1}, {1.0}, DType::float64));
+  const auto optimizer = make_optimizer({.kind = "sgd"});
+  Tape tape;
+  const Gradients gradients = tape.backward(sum(tape.parameter(w)));
+  EXPECT_THROW(optimizer->step(parameters, gradients, 0.1), UsageError);
+  EXPECT_EQ(parameters[0].value().item(), 1);
 }
 
 }  // namespace

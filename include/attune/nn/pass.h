@@ -19,7 +19,7 @@ class KvCache;
 struct Pass {
   Tape* tape = nullptr;            // null: nothing is recorded and memory is freed as the pass goes
   bool training = false;           // dropout is on
-  Randomness random;               // seed of the run and step
+  Randomness random{};             // seed of the run and step
   std::int64_t first_example = 0;  // of this shard in the whole batch: where its randomness is
   const Positions* positions = nullptr;  // null: 0, 1, ..., or on from where the cache ends
   const Mask* mask = nullptr;            // AND-ed with the model's own: key padding, documents

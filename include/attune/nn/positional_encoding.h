@@ -25,6 +25,13 @@ struct PositionContext {
   Rotation query_rotation;  // null arrays where the encoding does not rotate
   Rotation key_rotation;    // of the keys that transform_key is given, see CachePolicy
   Var score_bias;           // [1 or batch, heads, query, key], added to the scaled scores, or null
+
+  // Tokens at these positions that attend to one another, without a cache; for prepare() to fill.
+  [[nodiscard]] static PositionContext of(const Positions& positions) {
+    PositionContext context;
+    context.query = context.new_key = context.key = positions;
+    return context;
+  }
 };
 
 // What a KV-cache may hold under an encoding, and so which keys transform_key is given.

@@ -27,8 +27,8 @@ struct AttentionOptions {
   double scale = 0;            // factor on the scores; 0: 1/sqrt(head_dim)
   double softcap = 0;          // c > 0: c tanh(score / c), after the bias and before the mask
   const Mask* mask = nullptr;  // null: keeps everything
-  AttentionDropout dropout;    // rate 0: none
-  std::span<HeadStatistics> statistics;  // [heads], added to; empty: not wanted
+  AttentionDropout dropout{};  // rate 0: none
+  std::span<HeadStatistics> statistics{};  // [heads], added to; empty: not wanted
 };
 
 // query [batch, query, heads * head_dim], key [batch, key, kv_heads * head_dim], value [batch, key,

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "attune/autodiff/gradients.h"
 #include "attune/autodiff/parameter.h"
 #include "attune/core/thread_pool.h"
 
@@ -42,6 +43,10 @@ class Optimizer {
   // ShapeError, before anything is written, where a gradient does not fit its parameter.
   virtual void step(ParameterStore& parameters, std::span<const Array> gradients,
                     double gradient_scale, double lr, ThreadPool& pool) = 0;
+  // One update from the gradients of one tape, on the calling thread: for a training loop of one's
+  // own. Parameters that the tape did not touch are left alone, leaves are passed over. Throws
+  // UsageError for a parameter of another store.
+  void step(ParameterStore& parameters, const Gradients& gradients, double lr);
 
   // Updates made so far, and the state for checkpoints: ("optim.m.<parameter>", array) ...
   [[nodiscard]] virtual std::int64_t updates() const = 0;

@@ -21,20 +21,22 @@ struct SamplingOptions {
   void check() const;
 };
 
-// One token from a row of logits and a uniform number in [0, 1).
+// One token from a row of logits and a uniform number in [0, 1). A logit of -infinity is never
+// drawn; throws ValueError for NaN and +infinity, and where no logit is finite.
 [[nodiscard]] std::int32_t sample_token(std::span<const double> logits,
                                         const SamplingOptions& options, double uniform);
 
 struct GenerationOptions {
-  SamplingOptions sampling;
+  SamplingOptions sampling{};
   std::int64_t max_new_tokens = 200;
-  Randomness random;       // sample i uses the stream "sample" at step i
+  Randomness random{};     // sample i uses the stream "sample" at step i
   std::int32_t stop = -1;  // ends with this token, which is given out too; -1: never
 };
 
 // Continues a prompt token by token with a KV-cache and hands each new token out as it comes;
 // returns how many. Past a context that the encoding cannot exceed (learned positions), the last
 // half of the block is read again and generation goes on; `on_rewind` hears of it the first time.
+// A model without the causal mask reads everything again for every token.
 // Throws ValueError for an empty prompt.
 std::int64_t generate(const Transformer& model, std::span<const std::int32_t> prompt,
                       const GenerationOptions& options,

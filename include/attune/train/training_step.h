@@ -37,7 +37,7 @@ class TrainingStep final {
   ~TrainingStep();
 
   struct Options {
-    Randomness random;  // seed and step: dropout
+    Randomness random{};  // seed and step: dropout
     double label_smoothing = 0;
     bool statistics = false;
   };
@@ -50,6 +50,7 @@ class TrainingStep final {
   void run_shard(Shard& shard, const Batch& part, std::int64_t first_example, std::int64_t scored,
                  const Options& options);
   void add_shards(StepResult& result, bool first);
+  void name_unreached(StepResult& result) const;
 
   const Transformer& model_;
   ThreadPool& pool_;
