@@ -16,6 +16,7 @@ build/attune eval "$run"
 cat <<END
 
 The run lies in $run (metrics.jsonl, attention.jsonl, checkpoint.safetensors, summary.json).
-Look at it:  build/attune attention $run --example 0
-             build/attune report $run
+Let it answer:   build/attune sample $run --num-samples 5
+Test longer:     build/attune eval $run --eval-lengths 6,12,14
+Its options:     build/attune train $task --help
 END

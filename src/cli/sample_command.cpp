@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -101,8 +103,9 @@ SampleRequest read_request(const Arguments& arguments) {
 
 // Text goes out as it comes; a reader that went away ends the writing.
 void print_token(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
+  if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
+    throw std::system_error(errno, std::generic_category(), "standard output");
+  }
 }
 
 void warn_of_rewind() {

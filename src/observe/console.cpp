@@ -1,6 +1,8 @@
 #include "attune/observe/console.h"
 
+#include <sys/ioctl.h>
 #include <algorithm>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -11,7 +13,7 @@ namespace attune {
 namespace {
 
 constexpr auto kRedrawEvery = std::chrono::milliseconds(100);
-constexpr int kBarWidth = 24;
+constexpr int kBarWidth = 16;
 
 // One line without control characters, at most 100 of them.
 std::string shortened(std::string text) {
@@ -28,6 +30,14 @@ std::string shortened(std::string text) {
 
 std::string entropy_text(const EntropyRange& entropy) {
   return fmt::format("entropy {:.2f} [{:.2f} {:.2f}]", entropy.mean, entropy.min, entropy.max);
+}
+
+// Of a terminal; a line that is longer would be wrapped, and clearing it leave its beginning
+// behind.
+std::size_t columns_of(std::FILE* out) {
+  winsize size{};
+  const bool is_known = ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return is_known ? size.ws_col : std::numeric_limits<std::size_t>::max();
 }
 
 }  // namespace
@@ -111,9 +121,10 @@ void Console::draw_bar(const StepRecord& record) {
   const int filled =
       static_cast<int>(kBarWidth * (record.step + 1) / std::max<std::int64_t>(max_iters_, 1));
   clear_bar();
-  const std::string bar = fmt::format("[{:#<{}}{:.<{}}] {}/{}  {:.0f} steps/s  ETA {}  {}", "",
-                                      filled, "", kBarWidth - filled, record.step + 1, max_iters_,
-                                      rate, rate > 0 ? format_duration(left / rate) : "?", state_);
+  std::string bar = fmt::format("[{:#<{}}{:.<{}}] {}/{}  {:.0f} steps/s  ETA {}  {}", "", filled,
+                                "", kBarWidth - filled, record.step + 1, max_iters_, rate,
+                                rate > 0 ? format_duration(left / rate) : "?", state_);
+  bar.resize(std::min(bar.size(), columns_of(out_) - 1));
   std::fputs(bar.c_str(), out_);
   std::fflush(out_);
   bar_is_drawn_ = true;

@@ -157,6 +157,13 @@ TEST_F(Sample, GoesOnPastLearnedPositionsAndSaysSoOnce) {
   EXPECT_EQ(beyond.out.size(), 2 + 40 + 1u);
 }
 
+// A million tokens would take minutes.
+TEST_F(Sample, EndsWhenItsReaderWentAway) {
+  const Result result = space_->run({"sample", "text", "--max-new-tokens=1000000"}, Output::closed);
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.err, "");
+}
+
 TEST(List, HasANameFirstOnALine) {
   const Workspace space;
   for (const auto& [what, name] :
@@ -197,6 +204,13 @@ TEST(Help, VersionAndBuildAreTold) {
   const Workspace space;
   EXPECT_TRUE(space.run({"--version"}).out.starts_with("attune "));
   EXPECT_NE(space.run({"--build-info"}).out.find("BLAS"), std::string::npos);
+}
+
+TEST(Output, AFullDiskIsAnError) {
+  const Workspace space;
+  const Result result = space.run({"list", "tasks"}, Output::full);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.err, "attune: standard output: No space left on device\n");
 }
 
 TEST(Output, AReaderThatWentAwayIsNoError) {

@@ -30,7 +30,8 @@ struct Result {
   std::string err;
 };
 
-enum class Output { kept, closed };  // closed: a pipe whose reader has gone, as after `| head -1`
+// closed: a pipe whose reader has gone, as after `| head -1`; full: a disk without room.
+enum class Output { kept, closed, full };
 
 // A process that runs. Ends with the test: the system ends it after two minutes at the latest.
 class Process final {
@@ -50,7 +51,8 @@ class Process final {
     if (child_ == 0) {
       constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC;
       close(pipe_ends[0]);
-      dup2(output == Output::closed ? pipe_ends[1] : open(out.c_str(), kFlags, 0600), 1);
+      const char* file = output == Output::full ? "/dev/full" : out.c_str();
+      dup2(output == Output::closed ? pipe_ends[1] : open(file, kFlags, 0600), 1);
       dup2(open(err.c_str(), kFlags, 0600), 2);
       close(pipe_ends[1]);
       alarm(120);
