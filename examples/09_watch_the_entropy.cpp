@@ -47,6 +47,7 @@ int main() {
   attune::RunConfig config = attune::RunConfig::defaults_for("reverse");
   config.task.max_length = 3;
   config.task.symbols = 6;
+  config.model.init = "gpt2";  // small weights: scores near 0, attention even
   config.model.n_head = 2;
   config.model.n_embd = 32;
   config.batch_size = 32;

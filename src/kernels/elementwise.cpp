@@ -80,19 +80,22 @@ void require_broadcasts(const Shape& from, const Shape& to) {
 
 }  // namespace
 
+template <std::floating_point T>
+void add_run(const T* x, T* y, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) y[i] += x[i];
+}
+template void add_run(const float*, float*, std::int64_t);
+template void add_run(const double*, double*, std::int64_t);
+
 void add_into(Array& a, const Array& b) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype()) {
     throw ShapeError(fmt::format("add_into: {} {} += {} {}, expected equal shapes and dtypes",
                                  to_string(a.dtype()), to_string(a.shape()), to_string(b.dtype()),
                                  to_string(b.shape())));
   }
-  dispatch(a.dtype(), [&]<class T>() {
-    const std::int64_t size = a.size();
-    T* to = a.mutable_data<T>().data();
-    const T* from = b.data<T>().data();
-#pragma omp simd
-    for (std::int64_t i = 0; i < size; ++i) to[i] += from[i];
-  });
+  dispatch(a.dtype(),
+           [&]<class T>() { add_run(b.data<T>().data(), a.mutable_data<T>().data(), a.size()); });
 }
 
 template <std::floating_point T>
@@ -145,10 +148,16 @@ double sum_all(const Array& x) {
   return dispatch(x.dtype(), [&]<class T>() { return sum_row(x.data<T>().data(), x.size()); });
 }
 
+template <std::floating_point T>
+double sum_of_squares_run(const T* x, std::int64_t count) {
+  return sum_mapped(x, count, [](double value) { return value * value; });
+}
+template double sum_of_squares_run(const float*, std::int64_t);
+template double sum_of_squares_run(const double*, std::int64_t);
+
 double sum_of_squares(const Array& x) {
-  return dispatch(x.dtype(), [&]<class T>() {
-    return sum_mapped(x.data<T>().data(), x.size(), [](double value) { return value * value; });
-  });
+  return dispatch(x.dtype(),
+                  [&]<class T>() { return sum_of_squares_run(x.data<T>().data(), x.size()); });
 }
 
 // An exponent of all ones is an infinity or a NaN.

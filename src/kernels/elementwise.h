@@ -26,6 +26,12 @@ void sum_middle(const T* x, std::int64_t outer, std::int64_t extent, std::int64_
 [[nodiscard]] double sum_all(const Array& x);
 [[nodiscard]] double sum_of_squares(const Array& x);
 
+// The same for runs of elements: y += x, and the sum of squares.
+template <std::floating_point T>
+void add_run(const T* x, T* y, std::int64_t count);
+template <std::floating_point T>
+[[nodiscard]] double sum_of_squares_run(const T* x, std::int64_t count);
+
 // No NaN and no infinity among the elements.
 [[nodiscard]] bool all_finite(const Array& x);
 

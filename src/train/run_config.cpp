@@ -103,7 +103,7 @@ RunConfig RunConfig::defaults_for(const std::string& task) {
   config.model.positions = "sinusoidal";
   config.model.init = "xavier";  // solves these tasks in a third of gpt2's steps
   config.batch_size = 64;
-  config.max_iters = 1500;
+  config.max_iters = 2000;
   config.schedule.lr = 2e-3;
   if (task == "addition") config.max_iters = 3000;
   if (task == "parity") config.task.max_length = 10;

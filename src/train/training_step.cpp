@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "attune/core/error.h"
-#include "kernels/reduce_gradients.h"
+#include "kernels/elementwise.h"
 
 namespace attune {
 

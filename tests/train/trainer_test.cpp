@@ -133,7 +133,9 @@ TEST(Trainer, EndsWhenTheTimeIsUpWithAnEvaluation) {
 // frequencies alone bring it.
 TEST(Trainer, SaysWhenALossStalledAtTheUnigramEntropy) {
   RunConfig config = tiny("induction");
+  config.task.min_length = 1;
   config.task.max_length = 5;
+  config.task.symbols = 10;
   config.schedule.lr = config.schedule.min_lr = 0;
   config.eval_iters = 40;
   TinyRun run(config);
