@@ -44,6 +44,16 @@ void list_inits() {
     fmt::print("{:<12} {}\n", info.name, info.description);
 }
 
+void list_attention() {
+  fmt::print("{:<12} {}\n", "dot-product",
+             "scaled dot-product attention with softmax in several heads (Vaswani 2017)");
+}
+
+void list_masks() {
+  fmt::print("{:<12} {}\n", "causal", "a token sees itself and what came before it");
+  fmt::print("{:<12} {}\n", "none", "every token sees every token");
+}
+
 struct Catalogue {
   const char* name;
   const char* what;
@@ -52,6 +62,8 @@ struct Catalogue {
 constexpr Catalogue kCatalogues[] = {
     {"tasks", "what a model can be trained on, each with an example", list_all_tasks},
     {"encodings", "positional encodings, for --pos", list_all_encodings},
+    {"attention", "kinds of attention", list_attention},
+    {"masks", "which tokens may attend to which, for --mask", list_masks},
     {"inits", "initialisations, for --init", list_inits},
 };
 
@@ -78,8 +90,9 @@ int run_list(const Command& command, Words words) {
     }
     names.emplace_back(catalogue.name);
   }
-  throw ConfigError(fmt::format("list: '{}' is unknown{}; there are tasks, encodings and inits",
-                                asked, did_you_mean(asked, names)));
+  throw ConfigError(
+      fmt::format("list: '{}' is unknown{}; there are tasks, encodings, attention, masks and inits",
+                  asked, did_you_mean(asked, names)));
 }
 
 }  // namespace attune::cli

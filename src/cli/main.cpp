@@ -25,7 +25,8 @@ constexpr Command kCommands[] = {
     {"sample", "attune sample RUN [options]", "let a trained model write", run_sample},
     {"gradcheck", "attune gradcheck [TASK] [options]",
      "check every gradient against finite differences", run_gradcheck},
-    {"list", "attune list WHAT", "what there is to choose from: tasks, encodings, inits", run_list},
+    {"list", "attune list WHAT", "what there is to choose from: tasks, encodings, masks, ...",
+     run_list},
 };
 
 void print_usage() {

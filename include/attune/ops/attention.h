@@ -22,8 +22,8 @@ struct AttentionDropout {
 // What scaled dot-product attention (Vaswani et al. 2017) is asked to do beside its three operands.
 struct AttentionOptions {
   std::int64_t heads = 1;
-  std::int64_t kv_heads =
-      0;  // heads of key and value; query head h reads key head h / (heads / kv_heads). 0: heads
+  // Heads of key and value; query head h reads key head h / (heads / kv_heads). 0: heads
+  std::int64_t kv_heads = 0;
   double scale = 0;            // factor on the scores; 0: 1/sqrt(head_dim)
   double softcap = 0;          // c > 0: c tanh(score / c), after the bias and before the mask
   const Mask* mask = nullptr;  // null: keeps everything
@@ -31,24 +31,31 @@ struct AttentionOptions {
   std::span<HeadStatistics> statistics{};  // [heads], added to; empty: not wanted
 };
 
-// query [batch, query, heads * head_dim], key [batch, key, kv_heads * head_dim], value [batch, key,
-// kv_heads * value_dim] bias [1 or batch, heads, query, key], added to the scaled scores, or null
-// -> [batch, query, heads * value_dim]
+// query: [batch, query, heads * head_dim]
+// key:   [batch, key, kv_heads * head_dim]
+// value: [batch, key, kv_heads * value_dim]
+// bias:  [1 or batch, heads, query, key], added to the scaled scores, or null
+//     -> [batch, query, heads * value_dim]
 //
-// For each example and head:    S = cap(scale Q K^T + bias)      P = softmax(S) over kept keys O =
-// dropout(P) V Keys that the mask keeps for no query are selected away with their values: NaN there
-// changes nothing, forward or backward. A query row without a key gives zeros and gradient 0.
-// Entropies are of P before dropout, off the tape. One fused kernel; heads are addressed by stride,
-// nothing is copied apart.
+// For each example and head:
+//   S = cap(scale Q K^T + bias)
+//   P = softmax(S) over kept keys
+//   O = dropout(P) V
+//
+// Keys that the mask keeps for no query are selected away with their values: NaN there changes
+// nothing, forward or backward. A query row without a key gives zeros and gradient 0. Entropies are
+// of P before dropout, off the tape. One fused kernel; heads are addressed by stride, nothing is
+// copied apart.
 [[nodiscard]] Var attention(const Var& query, const Var& key, const Var& value, const Var& bias,
                             const AttentionOptions& options);
 
 // Where the composition below lets a caller look at or replace what passes between its stages;
 // empty: nothing happens.
 struct AttentionStages {
-  std::function<Var(const Var&)>
-      scores;  // [batch, heads, query, key]: scaled, biased, capped, before the mask
-  std::function<Var(const Var&)> pattern;  // [batch, heads, query, key]: weights before dropout
+  // [batch, heads, query, key]: scaled, biased, capped, before the mask
+  std::function<Var(const Var&)> scores;
+  // [batch, heads, query, key]: weights before dropout
+  std::function<Var(const Var&)> pattern;
 };
 
 // The same from primitive ops, stage by stage: the reference that the fused kernel is tested
@@ -59,9 +66,10 @@ struct AttentionStages {
                                      const AttentionStages& stages = {});
 
 // Rotates pairs of features of each head by angles position * frequency (rotary embedding, Su et
-// al. 2021). x [batch, time, heads * head_dim]; cosines, sines [1 or batch, time, rotated / 2]; the
-// first `rotated` <= head_dim features of each head are rotated. Half-split pairs (k, k +
-// rotated/2), or neighbours (2k, 2k + 1) where interleaved.
+// al. 2021): the first `rotated` <= head_dim features, in half-split pairs (k, k + rotated / 2) or,
+// where interleaved, in neighbours (2k, 2k + 1).
+// x:              [batch, time, heads * head_dim] -> the same shape
+// cosines, sines: [1 or batch, time, rotated / 2]
 [[nodiscard]] Var rotate_pairs(const Var& x, std::int64_t heads, const Array& cosines,
                                const Array& sines, bool interleaved);
 

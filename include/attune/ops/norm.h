@@ -4,13 +4,13 @@
 
 namespace attune {
 
-// Over the last axis (width n), two passes, so that a large mean loses no digits:
-//   y = (x - mean) / sqrt(var + eps) * gain + shift,   var = sum (x - mean)^2 / n       (Ba, Kiros
-//   & Hinton 2016)
+// Layer normalisation (Ba, Kiros & Hinton 2016) over the last axis, of width n; two passes, so that
+// a large mean loses no digits:
+//   y = (x - mean) / sqrt(var + eps) * gain + shift,   var = sum (x - mean)^2 / n
 // gain, shift: [n], or null for 1 and 0.
 [[nodiscard]] Var layer_norm(const Var& x, const Var& gain, const Var& shift, double eps = 1e-5);
-//   y = x / sqrt(mean(x^2) + eps) * gain                                                (Zhang &
-//   Sennrich 2019)
+// Root mean square normalisation (Zhang & Sennrich 2019):
+//   y = x / sqrt(mean(x^2) + eps) * gain
 [[nodiscard]] Var rms_norm(const Var& x, const Var& gain, double eps = 1e-6);
 
 }  // namespace attune

@@ -19,8 +19,8 @@ struct OptimizerConfig {
   double beta2 = 0.99;         // share of the mean square kept each update, [0, 1)
   double eps = 1e-8;           // added to the root of the mean square
   double momentum = 0.9;       // sgd
-  double weight_decay =
-      0.1;  // per unit of learning rate: w -= lr * weight_decay * w; only parameters that decay
+  // Per unit of learning rate: w -= lr * weight_decay * w; only parameters that decay.
+  double weight_decay = 0.1;
 };
 // Throws ConfigError naming the option for an unknown kind or a value outside its domain.
 void check(const OptimizerConfig& config);

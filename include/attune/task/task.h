@@ -21,9 +21,8 @@ enum class Split : std::uint8_t { train, validation };
 struct Batch {
   std::int64_t examples = 0;
   std::int64_t time = 0;
-  std::vector<std::int32_t> tokens;  // what the model reads
-  std::vector<std::int32_t>
-      targets;  // what it should say at each position; kIgnore where nothing is asked
+  std::vector<std::int32_t> tokens;   // what the model reads
+  std::vector<std::int32_t> targets;  // what it should say; kIgnore where nothing is asked
 
   [[nodiscard]] std::int64_t scored() const;  // targets other than kIgnore
   // Examples [begin, end) as a batch of their own.
@@ -78,10 +77,11 @@ class Task {
 // Batches are a function of (seed, step, example), see core/random.h, so that any part of any batch
 // can be drawn anywhere, in any order. Streams (path, step, example):
 //   endless training    "task.train", step, index in the whole batch
-//   training example n  "task.train-set", 0, n; of a task that lists its examples: entry n of a
-//   permutation of them epoch e             the permutation "task.permutation", e, of the training
-//   examples evaluation          "task.evaluation.train" or "task.evaluation.val", 0, batch *
-//   examples + index in the batch
+//   training example n  "task.train-set", 0, n; where the task lists its examples, entry n of a
+//                       permutation of the list
+//   epoch e             the permutation "task.permutation", e, of the training examples
+//   evaluation          "task.evaluation.train" or "task.evaluation.val", 0, batch * examples +
+//                       index in the batch
 class BatchSource final {
  public:
   // Keeps a reference to `task`.
@@ -111,15 +111,15 @@ class BatchSource final {
 
 // Options of all tasks; each reads what concerns it.
 struct TaskOptions {
-  std::string
-      name;  // copy, reverse, sort, addition, modular, parity, recall, induction, brackets, text
+  // copy, reverse, sort, addition, modular, parity, recall, induction, brackets or text
+  std::string name{};
   // Drawn from [min_length, max_length]: symbols in a sequence; recall: pairs; induction: the
   // period; brackets: characters of the given part. A length without examples of a split (they are
   // few where it is short) is replaced in that split by the next longer one that has some.
   std::int64_t min_length = 1;
   std::int64_t max_length = 12;
-  std::int64_t symbols =
-      10;  // alphabet of copy, reverse, sort and induction; recall: keys, and as many values
+  // Alphabet of copy, reverse, sort and induction; recall: keys, and as many values.
+  std::int64_t symbols = 10;
   std::int64_t digits = 2;       // of each summand
   bool reversed = false;         // addition: answer with the last digit first
   std::int64_t modulus = 97;     // modular: a prime for div

@@ -28,8 +28,8 @@ struct RunConfig {
   double grad_clip = 1.0;  // largest global gradient norm; 0: off
   bool skip_nonfinite = false;
 
-  std::int64_t eval_interval =
-      250;  // steps between evaluations; step 0 and the last are always evaluated
+  // Steps between evaluations; step 0 and the last are always evaluated.
+  std::int64_t eval_interval = 250;
   std::int64_t eval_iters = 20;          // batches of an evaluation
   std::int64_t log_interval = 10;        // steps between training lines
   std::int64_t attention_interval = 50;  // steps between records of attention; 0: none

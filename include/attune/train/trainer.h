@@ -49,8 +49,8 @@ class Trainer final {
   struct Progress {
     std::int64_t step = 0;
     std::int64_t skipped = 0;
-    std::int64_t stalled_since =
-        -1;  // the first evaluation of an unbroken row at the unigram entropy
+    // The first evaluation of an unbroken row of them at the unigram entropy; -1: none.
+    std::int64_t stalled_since = -1;
     double best_val_loss = 0;
     double elapsed_before = 0;  // seconds of the runs that this one continues
   };
