@@ -105,8 +105,11 @@ RunConfig RunConfig::defaults_for(const std::string& task) {
   config.batch_size = 64;
   config.max_iters = 2000;
   config.schedule.lr = 2e-3;
-  if (task == "addition") config.max_iters = 3000;
-  if (task == "parity") config.task.max_length = 10;
+  if (task == "addition") config.max_iters = 5000;
+  if (task == "parity") {
+    config.max_iters = 4000;
+    config.task.max_length = 10;
+  }
   if (task == "recall") config.task.max_length = 8;  // keys of their own, out of 10 symbols
   if (task == "induction") {                         // as published: Olsson et al. 2022 at toy size
     config.task.min_length = 12;
