@@ -104,7 +104,7 @@ const Mistake kMistakes[] = {
     {"NegativeTopK", {"sample", "directory", "--top-k=-1"}, kUsage, {"--top-k", "-1"}},
     {"TopPAboveOne", {"sample", "directory", "--top-p=1.5"}, kUsage, {"--top-p", "1.5"}},
     {"NoSamples", {"sample", "directory", "--num-samples=0"}, kUsage, {"--num-samples", "0"}},
-    {"UnknownList", {"list", "taks"}, kUsage, {"'taks'", "did you mean tasks?"}},
+    {"UnknownList", {"list", "taks"}, kUsage, {"'taks'", "did you mean tasks or masks?"}},
     {"TwoLists", {"list", "tasks", "inits"}, kUsage, {"'inits'"}},
 };
 

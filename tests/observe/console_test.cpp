@@ -165,7 +165,9 @@ TEST(Console, TheBarIsNoWiderThanTheTerminal) {
   int terminal = -1;
   int ours = -1;
   const winsize size{.ws_row = 24, .ws_col = 40, .ws_xpixel = 0, .ws_ypixel = 0};
-  ASSERT_EQ(openpty(&ours, &terminal, nullptr, nullptr, &size), 0);
+  if (openpty(&ours, &terminal, nullptr, nullptr, &size) != 0) {
+    GTEST_SKIP() << "this system has no pseudo-terminals";
+  }
   std::FILE* const stream = fdopen(terminal, "w");
   Console console(stream, true);
   Start start;
