@@ -4,7 +4,7 @@ set -euo pipefail
 
 cd "$(dirname "$0")/.."
 flags=(-std=c++20 -fsyntax-only -Wall -Wextra -Wconversion -Werror -Iinclude
-       -fno-new-ttp-matching -DXTENSOR_USE_XSIMD)
+       -fno-new-ttp-matching -DXTENSOR_USE_XSIMD -fopenmp-simd)
 [[ $(uname -m) != x86_64 ]] || flags+=(-march=x86-64-v3)
 
 check() {  # FOLDER [FLAG...]
