@@ -181,24 +181,23 @@ bool Mask::keeps(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j,
 }
 
 std::int64_t Mask::fill_row(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t query,
-                            std::int64_t key, std::span<std::uint8_t> keep) const {
+                            std::int64_t key, std::span<std::uint8_t> keep,
+                            std::int64_t first) const {
+  const auto count = static_cast<std::int64_t>(keep.size());
   const Range range = band(i, query, key);
-  std::fill(keep.begin(), keep.end(), std::uint8_t{0});
-  if (range.begin >= range.end) return 0;
-  const std::size_t begin = index(range.begin);
-  const std::size_t end = index(range.end);
-  std::fill(keep.begin() + range.begin, keep.begin() + range.end, std::uint8_t{1});
-  if (is_band()) return range.end - range.begin;
+  const std::int64_t begin = std::clamp<std::int64_t>(range.begin - first, 0, count);
+  const std::int64_t end = std::clamp<std::int64_t>(range.end - first, begin, count);
+  std::fill_n(keep.begin(), begin, std::uint8_t{0});
+  std::fill(keep.begin() + begin, keep.begin() + end, std::uint8_t{1});
+  std::fill(keep.begin() + end, keep.end(), std::uint8_t{0});
+  if (is_band()) return end - begin;
 
-  if (!padding_.empty()) {
-    const std::uint8_t* padding = padding_.data() + b * key;
-    for (std::size_t j = begin; j < end; ++j) keep[j] &= padding[j];
-  }
-  for (const Custom& part : customs_) {
-    const std::uint8_t* row = part.keep.data() + part.row(b, h, i);
-    for (std::size_t j = begin; j < end; ++j) keep[j] &= row[j];
-  }
-  return std::count(keep.begin() + range.begin, keep.begin() + range.end, std::uint8_t{1});
+  const auto intersect_with = [&](const std::uint8_t* row) {
+    for (std::int64_t j = begin; j < end; ++j) keep[index(j)] &= row[first + j];
+  };
+  if (!padding_.empty()) intersect_with(padding_.data() + b * key);
+  for (const Custom& part : customs_) intersect_with(part.keep.data() + part.row(b, h, i));
+  return std::count(keep.begin() + begin, keep.begin() + end, std::uint8_t{1});
 }
 
 std::int64_t Mask::Custom::row(std::int64_t b, std::int64_t h, std::int64_t i) const {

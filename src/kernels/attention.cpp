@@ -2,20 +2,15 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <optional>
 
 #include "kernels/attention_softmax.h"
+#include "kernels/attention_stages.h"
 #include "kernels/attention_tile.h"
-#include "kernels/simd_math.h"
 #include "kernels/small_gemm.h"
 
 namespace attune::kernels {
 namespace {
-
-// How far outside [0, ln n] rounding alone may put an entropy.
-template <class T>
-constexpr double kEntropyRounding = sizeof(T) == 4 ? 1e-5 : 1e-12;
 
 // The forward pass of one call.
 template <std::floating_point T>
@@ -33,10 +28,8 @@ class Forward final {
 
   // The stages. `s` is a tile's first row of scores; rows are score_stride_ apart.
   void score(const Tile& tile, T* s);
-  void select_kept(const Tile& tile, T* s);
   void normalise(const Tile& tile, T* s);
   void combine(const Tile& tile, T* s);
-  const T* drop(const Tile& tile, T* p);
 
   const AttentionOperands<T>& in_;
   const AttentionExtents& extents_;
@@ -53,7 +46,7 @@ class Forward final {
   Scratch<T> scores_;  // [kTileRows, score_stride_]
   Scratch<T> result_;  // [kTileRows, values_stride_]
   std::optional<Scratch<T>> dropped_;
-  std::optional<Scratch<float>> words_;  // random words of a tile
+  std::optional<Scratch<float>> words_;  // random words of a row
   std::optional<Scratch<float>> keep_;   // bytes [group_, query, key]
   std::optional<Scratch<T>> kept_;       // [key]
 };
@@ -77,7 +70,7 @@ Forward<T>::Forward(const AttentionOperands<T>& operands, const AttentionMemory<
       result_(kTileRows * values_stride_) {
   if (in_.dropout_rate > 0) {
     dropped_.emplace(kTileRows * score_stride_);
-    words_.emplace(kTileRows * (extents_.key + 3));
+    words_.emplace(score_stride_ + 3);
   }
   if (!is_band_) {
     keep_.emplace((group_ * extents_.query * extents_.key + 3) / 4);
@@ -97,7 +90,6 @@ void Forward<T>::run() {
                      ? scores_.data()
                      : memory_.probabilities + offset_of<T>(tile, extents_);
           score(tile, s);
-          select_kept(tile, s);
           normalise(tile, s);
           combine(tile, s);
         }
@@ -134,53 +126,25 @@ const T* Forward<T>::find_kept_keys(std::int64_t example, std::int64_t kv_head) 
   return kept;
 }
 
-// S = cap(scale Q K^T + bias)
+// S = cap(scale Q K^T + bias), -inf where row i does not keep key j
 template <std::floating_point T>
 void Forward<T>::score(const Tile& tile, T* s) {
   const T* query = row_of(in_.query, tile.example, tile.head, extents_.head_dim, tile.first);
   multiply_panels<T>(tile.rows, tile.columns, extents_.head_dim, {query, in_.query.row_stride, 1},
                      keys_.data() + tile.origin, keys_stride_, s, score_stride_, false);
-  if (in_.bias != nullptr) {
-    const T* bias = in_.bias + bias_offset(in_, tile) + tile.begin;
-    for (std::int64_t r = 0; r < tile.rows; ++r, bias += extents_.key) {
-      T* row = s + r * score_stride_ + (tile.begin - tile.origin);
-#pragma omp simd
-      for (std::int64_t j = 0; j < tile.keys(); ++j) row[j] += bias[j];
-    }
+  add_bias(in_, tile, s, score_stride_);
+  cap_scores(in_.softcap, tile, s, score_stride_);
+  if (memory_.capped != nullptr) {
+    T* capped = memory_.capped + offset_of<T>(tile, extents_);
+    for (std::int64_t r = 0; r < tile.rows; ++r)
+      std::copy_n(s + r * score_stride_, tile.columns, capped + r * score_stride_);
   }
-  if (in_.softcap > 0) {
-    const T cap = static_cast<T>(in_.softcap);
-    for (std::int64_t r = 0; r < tile.rows; ++r) {
-      T* row = s + r * score_stride_;
-      for (std::int64_t j = 0; j < tile.columns; ++j) row[j] /= cap;
-      tanh_into(row, row, tile.columns);
-      for (std::int64_t j = 0; j < tile.columns; ++j) row[j] *= cap;
-      if (memory_.capped == nullptr) continue;
-      std::copy_n(row, tile.columns,
-                  memory_.capped + offset_of<T>(tile, extents_) + r * score_stride_);
-    }
+  const std::uint8_t* keep = nullptr;
+  if (!is_band_) {
+    const std::int64_t row = (tile.head - tile.kv_head * group_) * extents_.query + tile.first;
+    keep = reinterpret_cast<const std::uint8_t*>(keep_->data()) + row * extents_.key + tile.origin;
   }
-}
-
-// S_ij = -inf where row i does not keep key j
-template <std::floating_point T>
-void Forward<T>::select_kept(const Tile& tile, T* s) {
-  constexpr T kDropped = -std::numeric_limits<T>::infinity();
-  for (std::int64_t r = 0; r < tile.rows; ++r, s += score_stride_) {
-    const std::int64_t i = tile.first + r;
-    const auto [begin, end] = in_.mask == nullptr ? Mask::Range{0, extents_.key}
-                                                  : in_.mask->band(i, extents_.query, extents_.key);
-    const std::int64_t first = std::clamp<std::int64_t>(begin - tile.origin, 0, tile.columns);
-    const std::int64_t last = std::clamp<std::int64_t>(end - tile.origin, first, tile.columns);
-    std::fill(s, s + first, kDropped);
-    std::fill(s + last, s + tile.columns, kDropped);
-    if (is_band_) continue;
-    const std::int64_t row = (tile.head - tile.kv_head * group_) * extents_.query + i;
-    const auto* keep =
-        reinterpret_cast<const std::uint8_t*>(keep_->data()) + row * extents_.key + tile.origin;
-#pragma omp simd
-    for (std::int64_t j = first; j < last; ++j) s[j] = keep[j] != 0 ? s[j] : kDropped;
-  }
+  select_kept(in_, tile, keep, extents_.key, s, score_stride_);
 }
 
 // P = softmax(S), row by row, and the entropy log's sums
@@ -202,7 +166,12 @@ void Forward<T>::normalise(const Tile& tile, T* s) {
 // O = dropout(P) V
 template <std::floating_point T>
 void Forward<T>::combine(const Tile& tile, T* s) {
-  const T* weights = in_.dropout_rate > 0 ? drop(tile, s) : s;
+  const T* weights = s;
+  if (in_.dropout_rate > 0) {
+    drop_weights(in_, tile, reinterpret_cast<std::uint32_t*>(words_->data()), true, s,
+                 dropped_->data(), score_stride_);
+    weights = dropped_->data();
+  }
   multiply_panels<T>(tile.rows, values_stride_, tile.keys(),
                      {weights + (tile.begin - tile.origin), score_stride_, 1},
                      values_.data() + tile.begin * values_stride_, values_stride_, result_.data(),
@@ -210,31 +179,6 @@ void Forward<T>::combine(const Tile& tile, T* s) {
   unpack(result_.data(), values_stride_, tile.rows, extents_.value_dim,
          row_of(output_, tile.example, tile.head, extents_.value_dim, tile.first),
          output_.row_stride, false);
-}
-
-// Returns dropout(P), and leaves in P's signs what was dropped.
-template <std::floating_point T>
-const T* Forward<T>::drop(const Tile& tile, T* p) {
-  const std::int64_t blocks = (extents_.key + 3) / 4;
-  const std::int64_t example = in_.first_example + tile.example;
-  const std::int64_t row = (example * extents_.heads + tile.head) * extents_.query + tile.first;
-  auto* words = reinterpret_cast<std::uint32_t*>(words_->data());
-  in_.dropout_stream.fill(static_cast<std::uint64_t>(row * blocks),
-                          {words, static_cast<std::size_t>(tile.rows * blocks * 4)});
-  const DropoutRule rule = dropout_rule(in_.dropout_rate);
-  const T factor = static_cast<T>(rule.factor);
-  for (std::int64_t r = 0; r < tile.rows; ++r) {
-    const std::uint32_t* bits = words + r * blocks * 4 + tile.origin;
-    T* row_p = p + r * score_stride_;
-    T* row_d = dropped_->data() + r * score_stride_;
-#pragma omp simd
-    for (std::int64_t j = 0; j < tile.end - tile.origin; ++j) {
-      const bool dropped = bits[j] < rule.limit;
-      row_d[j] = dropped ? T(0) : row_p[j] * factor;
-      row_p[j] = dropped ? -row_p[j] : row_p[j];
-    }
-  }
-  return dropped_->data();
 }
 
 }  // namespace

@@ -16,21 +16,13 @@ namespace {
 static_assert(kPanel<float> % kLanes<float> == 0 && kPanel<double> % kLanes<double> == 0);
 
 template <class T>
-T largest_of(const T* row, std::int64_t n) {
-  Batch<T> m(-std::numeric_limits<T>::infinity());
-  for (std::int64_t j = 0; j < n; j += kLanes<T>)
-    m = xsimd::max(m, Batch<T>::load_unaligned(row + j));
-  return lane_max(m);
-}
-
-template <class T>
 void scale_row(T* row, std::int64_t n, T partition) {
   const Batch<T> factor(partition == 0 ? T(0) : T(1) / partition);
   for (std::int64_t j = 0; j < n; j += kLanes<T>)
     (Batch<T>::load_unaligned(row + j) * factor).store_unaligned(row + j);
 }
 
-// What t_j = s_j - m subtracts: 0 for a row of -inf alone, whose e^(-inf) are 0 without it.
+// What a row's scores are shifted by: a row of -inf alone needs nothing, its e^(-inf) are 0.
 template <class T>
 T shift_of(T largest) {
   return largest == -std::numeric_limits<T>::infinity() ? T(0) : largest;
@@ -52,21 +44,28 @@ constexpr std::size_t kMostRows = 16;
 }  // namespace
 
 template <std::floating_point T>
-void softmax_row(T* row, std::int64_t n) {
-  const Batch<T> m(shift_of(largest_of(row, n)));
-  Batch<T> z(T(0));
-  for (std::int64_t j = 0; j < n; j += kLanes<T>) {
-    const Batch<T> e = batch_exp(Batch<T>::load_unaligned(row + j) - m);
-    z += e;
-    e.store_unaligned(row + j);
-  }
-  scale_row(row, n, lane_sum(z));
+T row_max(const T* row, std::int64_t n) {
+  Batch<T> m(-std::numeric_limits<T>::infinity());
+  for (std::int64_t j = 0; j < n; j += kLanes<T>)
+    m = xsimd::max(m, Batch<T>::load_unaligned(row + j));
+  return lane_max(m);
 }
 
 template <std::floating_point T>
-RowSums softmax_row_sums(T* row, std::int64_t n, std::int64_t position) {
-  const T largest = shift_of(largest_of(row, n));
-  const Batch<T> m(largest);
+T exponential_row(T* row, std::int64_t n, T m) {
+  const Batch<T> shift(m);
+  Batch<T> z(T(0));
+  for (std::int64_t j = 0; j < n; j += kLanes<T>) {
+    const Batch<T> e = batch_exp(Batch<T>::load_unaligned(row + j) - shift);
+    z += e;
+    e.store_unaligned(row + j);
+  }
+  return lane_sum(z);
+}
+
+template <std::floating_point T>
+RowSums exponential_row_sums(T* row, std::int64_t n, T m, std::int64_t position) {
+  const Batch<T> shift(m);
   const Batch<T> nothing(T(0));
   const Batch<T> one(T(1));
   const Batch<T> dropped(-std::numeric_limits<T>::infinity());
@@ -79,11 +78,11 @@ RowSums softmax_row_sums(T* row, std::int64_t n, std::int64_t position) {
   Batch<T> low = nothing;
   for (std::int64_t j = 0; j < n; j += kLanes<T>, offset += step) {
     const Batch<T> s = Batch<T>::load_unaligned(row + j);
-    const Batch<T> e = batch_exp(s - m);
+    const Batch<T> e = batch_exp(s - shift);
     z += e;
     e.store_unaligned(row + j);
     const auto kept = s != dropped;
-    const Batch<T> t = xsimd::select(kept, s - m, nothing);
+    const Batch<T> t = xsimd::select(kept, s - shift, nothing);
     keys += xsimd::select(kept, one, nothing);
     u += e * t;
     t1 += t;
@@ -91,20 +90,31 @@ RowSums softmax_row_sums(T* row, std::int64_t n, std::int64_t position) {
     low = xsimd::min(low, t);
     distance += e * xsimd::abs(offset);
   }
-  // z on its own, so that the weights are bit for bit those of softmax_row.
+  // z on its own, so that it is bit for bit that of exponential_row.
   const T partition = lane_sum(z);
-  scale_row(row, n, partition);
   alignas(64) T totals[kSums<T>];
   for (std::size_t first = 0; first < kSums<T>; first += kLanes<T>)
     xsimd::haddp(sums + first).store_aligned(totals + first);
   return {.keys = static_cast<double>(totals[1]),
-          .largest = static_cast<double>(largest),
+          .largest = static_cast<double>(m),
           .partition = static_cast<double>(partition),
           .weighted = static_cast<double>(totals[2]),
           .shifted = static_cast<double>(totals[3]),
           .shifted_square = static_cast<double>(totals[4]),
           .lowest = -static_cast<double>(lane_max(Batch<T>(-low))),
           .distance = static_cast<double>(totals[5])};
+}
+
+template <std::floating_point T>
+void softmax_row(T* row, std::int64_t n) {
+  scale_row(row, n, exponential_row(row, n, shift_of(row_max(row, n))));
+}
+
+template <std::floating_point T>
+RowSums softmax_row_sums(T* row, std::int64_t n, std::int64_t position) {
+  const RowSums sums = exponential_row_sums(row, n, shift_of(row_max(row, n)), position);
+  scale_row(row, n, static_cast<T>(sums.partition));
+  return sums;
 }
 
 // H = ln Z - U / Z. With t = s - m the sums of s and s^2 are n m + sum t and
@@ -156,7 +166,13 @@ void add_rows(std::span<const RowSums> rows, double rounding, HeadStatistics& st
   }
 }
 
+template float row_max<float>(const float*, std::int64_t);
+template float exponential_row<float>(float*, std::int64_t, float);
+template RowSums exponential_row_sums<float>(float*, std::int64_t, float, std::int64_t);
 template void softmax_row<float>(float*, std::int64_t);
+template double row_max<double>(const double*, std::int64_t);
+template double exponential_row<double>(double*, std::int64_t, double);
+template RowSums exponential_row_sums<double>(double*, std::int64_t, double, std::int64_t);
 template void softmax_row<double>(double*, std::int64_t);
 template RowSums softmax_row_sums<float>(float*, std::int64_t, std::int64_t);
 template RowSums softmax_row_sums<double>(double*, std::int64_t, std::int64_t);

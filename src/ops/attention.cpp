@@ -21,32 +21,59 @@ kernels::HeadRows<const T> rows_of(const Array& x) {
   return rows_of(x.data<T>().data(), x.shape());
 }
 
-// What forward and backward pass read, apart from the mask and the bias values.
+// What forward and backward pass read.
 struct Problem {
   AttentionExtents extents;
   double scale;
   double softcap;
-  double dropout_rate;
-  RandomStream dropout_stream;
-  std::int64_t first_example;
-  bool bias_per_example;
+  AttentionDropout dropout;
+  Array query, key, value;
+  Shape bias_shape;  // [] without a bias
 
+  // `bias` may be null.
   template <class T>
-  [[nodiscard]] kernels::AttentionOperands<T> operands(const Array& query, const Array& key,
-                                                       const Array& value, const Mask* mask) const {
+  [[nodiscard]] kernels::AttentionOperands<T> operands(const Mask* mask, const Array& bias) const {
     return {.extents = extents,
             .query = rows_of<T>(query),
             .key = rows_of<T>(key),
             .value = rows_of<T>(value),
-            .bias_per_example = bias_per_example,
+            .bias = bias.is_null() ? nullptr : bias.data<T>().data(),
+            .bias_per_example = bias_shape.rank() > 0 && bias_shape[0] == extents.batch,
             .scale = scale,
             .softcap = softcap,
             .mask = mask,
-            .dropout_rate = dropout_rate,
-            .dropout_stream = dropout_stream,
-            .first_example = first_example};
+            .dropout_rate = dropout.rate,
+            .dropout_stream = dropout.stream,
+            .first_example = dropout.first_example};
+  }
+  [[nodiscard]] Array new_output() const {
+    return Array::uninitialized({extents.batch, extents.query, extents.heads * extents.value_dim},
+                                query.dtype());
   }
 };
+
+template <class T>
+kernels::GradientRows<T> gradient_rows(InputGradients& dx, int input) {
+  if (!dx.needs(input)) return {};
+  const InputGradients::Place place = dx.accumulate(input);
+  return {rows_of(place.gradient.mutable_data<T>().data(), place.gradient.shape()),
+          place.holds_sum};
+}
+
+// Calls `backward` with the places of dloss/dquery, key, value and bias.
+template <class Backward>
+void write_gradients(const Problem& problem, InputGradients& dx, Backward backward) {
+  const DType dtype = problem.query.dtype();
+  Array bias;
+  if (dx.needs(3)) bias = Array::zeros(problem.bias_shape, dtype);
+  dispatch(dtype, [&]<class T>() {
+    kernels::AttentionGradients<T> gradients{gradient_rows<T>(dx, 0), gradient_rows<T>(dx, 1),
+                                             gradient_rows<T>(dx, 2)};
+    if (!bias.is_null()) gradients.bias = bias.mutable_data<T>().data();
+    backward(gradients);
+  });
+  if (!bias.is_null()) dx.add(3, std::move(bias));
+}
 
 // The arrays behind kernels::AttentionMemory; null where it has null.
 struct Memory {
@@ -73,7 +100,7 @@ Memory allocate_memory(const AttentionExtents& extents, DType dtype, bool capped
   return memory;
 }
 
-// The part of a mask that the backward pass reads, without its flags.
+// The part of a mask that the backward pass over stored weights reads, without its flags.
 Mask band_of(const Mask* mask) {
   Mask band;
   if (mask != nullptr && mask->is_causal()) band &= Mask::causal();
@@ -81,60 +108,77 @@ Mask band_of(const Mask* mask) {
   return band;
 }
 
-template <class T>
-kernels::GradientRows<T> gradient_rows(InputGradients& dx, int input) {
-  if (!dx.needs(input)) return {};
-  const InputGradients::Place place = dx.accumulate(input);
-  return {rows_of(place.gradient.mutable_data<T>().data(), place.gradient.shape()),
-          place.holds_sum};
+Var attention_stored(const Problem& problem, Inputs inputs, const Array& bias, bool recorded,
+                     const AttentionOptions& options) {
+  Memory memory;
+  if (recorded) {
+    const bool has_flags = options.mask != nullptr && !options.mask->is_band();
+    memory =
+        allocate_memory(problem.extents, problem.query.dtype(), problem.softcap > 0, has_flags);
+  }
+  Array y = problem.new_output();
+  dispatch(y.dtype(), [&]<class T>() {
+    kernels::attention<T>(problem.operands<T>(options.mask, bias), memory.pointers<T>(),
+                          rows_of(y.mutable_data<T>().data(), y.shape()), options.statistics);
+  });
+  return record(
+      "attention", inputs, y,
+      [problem, memory = std::move(memory), band = band_of(options.mask)](
+          const Array& dy, InputGradients& dx) mutable {
+        write_gradients(problem, dx, [&]<class T>(kernels::AttentionGradients<T>& gradients) {
+          kernels::attention_backward<T>(problem.operands<T>(&band, {}), memory.pointers<T>(),
+                                         rows_of<T>(dy), gradients);
+        });
+      });
 }
+
+Var attention_tiled(const Problem& problem, Inputs inputs, const Array& bias, bool recorded,
+                    const AttentionOptions& options) {
+  const AttentionExtents& extents = problem.extents;
+  const DType dtype = problem.query.dtype();
+  Array log_partition;
+  if (recorded)
+    log_partition = Array::uninitialized({extents.batch, extents.heads, extents.query}, dtype);
+  Array y = problem.new_output();
+  dispatch(dtype, [&]<class T>() {
+    kernels::attention_tiled<T>(
+        problem.operands<T>(options.mask, bias), rows_of(y.mutable_data<T>().data(), y.shape()),
+        recorded ? log_partition.mutable_data<T>().data() : nullptr, options.statistics);
+  });
+  return record(
+      "attention", inputs, y,
+      [problem, bias, y, log_partition, mask = options.mask ? *options.mask : Mask()](
+          const Array& dy, InputGradients& dx) {
+        write_gradients(problem, dx, [&]<class T>(kernels::AttentionGradients<T>& gradients) {
+          kernels::attention_tiled_backward<T>(problem.operands<T>(&mask, bias), rows_of<T>(y),
+                                               log_partition.data<T>().data(), rows_of<T>(dy),
+                                               gradients);
+        });
+      });
+}
+
+// Beyond this many keys a row's weights cost more to keep than to compute again.
+constexpr std::int64_t kMostStoredKeys = 1024;
 
 }  // namespace
 
 Var attention(const Var& query, const Var& key, const Var& value, const Var& bias,
               const AttentionOptions& options) {
   const AttentionExtents extents = check_attention("attention", query, key, value, bias, options);
-  const Array &q = query.value(), &k = key.value(), &v = value.value();
-  const DType dtype = q.dtype();
   const Problem problem{.extents = extents,
                         .scale = attention_scale(extents, options),
                         .softcap = options.softcap,
-                        .dropout_rate = options.dropout.rate,
-                        .dropout_stream = options.dropout.stream,
-                        .first_example = options.dropout.first_example,
-                        .bias_per_example = !bias.is_null() && bias.shape()[0] == extents.batch};
+                        .dropout = options.dropout,
+                        .query = query.value(),
+                        .key = key.value(),
+                        .value = value.value(),
+                        .bias_shape = bias.is_null() ? Shape{} : bias.shape()};
   const bool recorded = query.tape() || key.tape() || value.tape() || bias.tape();
-  Memory memory;
-  if (recorded) {
-    const bool has_flags = options.mask != nullptr && !options.mask->is_band();
-    memory = allocate_memory(extents, dtype, options.softcap > 0, has_flags);
-  }
-
-  const Shape output_shape{extents.batch, extents.query, extents.heads * extents.value_dim};
-  Array output = Array::uninitialized(output_shape, dtype);
-  dispatch(dtype, [&]<class T>() {
-    auto operands = problem.operands<T>(q, k, v, options.mask);
-    if (!bias.is_null()) operands.bias = bias.value().data<T>().data();
-    kernels::attention<T>(operands, memory.pointers<T>(),
-                          rows_of(output.mutable_data<T>().data(), output_shape),
-                          options.statistics);
-  });
-  const Shape bias_shape = bias.is_null() ? Shape{} : bias.shape();
-  return record("attention", {query, key, value, bias}, output,
-                [problem, q, k, v, memory = std::move(memory), bias_shape,
-                 band = band_of(options.mask)](const Array& dy, InputGradients& dx) mutable {
-                  Array bias_gradient;
-                  if (dx.needs(3)) bias_gradient = Array::zeros(bias_shape, dy.dtype());
-                  dispatch(dy.dtype(), [&]<class T>() {
-                    kernels::AttentionGradients<T> gradients{
-                        gradient_rows<T>(dx, 0), gradient_rows<T>(dx, 1), gradient_rows<T>(dx, 2)};
-                    if (!bias_gradient.is_null())
-                      gradients.bias = bias_gradient.mutable_data<T>().data();
-                    kernels::attention_backward<T>(problem.operands<T>(q, k, v, &band),
-                                                   memory.pointers<T>(), rows_of<T>(dy), gradients);
-                  });
-                  if (!bias_gradient.is_null()) dx.add(3, std::move(bias_gradient));
-                });
+  const bool tiled = options.form == AttentionForm::automatic
+                         ? extents.key > kMostStoredKeys
+                         : options.form == AttentionForm::tiled;
+  return (tiled ? attention_tiled : attention_stored)(problem, {query, key, value, bias},
+                                                      bias.value(), recorded, options);
 }
 
 }  // namespace attune

@@ -42,6 +42,7 @@ struct Case {
   double softcap = 0;
   double dropout = 0;
   double scale = 0;
+  AttentionForm form = AttentionForm::automatic;
 
   [[nodiscard]] std::vector<Array> inputs(DType dtype) const {
     std::vector<Array> arrays = {random_array({batch, query, heads * head_dim}, 1, dtype, -2, 2),
@@ -62,6 +63,7 @@ struct Case {
     options.mask = &mask;
     options.dropout = {.rate = dropout, .stream = RandomStream(11, 3, 5), .first_example = 6};
     options.statistics = statistics;
+    options.form = form;
     return options;
   }
   [[nodiscard]] Var run(std::span<const Var> x, bool textbook = false,
@@ -83,6 +85,7 @@ inline Mask random_mask(const Case& c, std::int64_t heads, std::uint64_t seed) {
   return Mask::custom(c.batch, heads, c.query, c.key, keep);
 }
 
+// Each in both forms.
 inline std::vector<Case> cases() {
   std::vector<Case> all(1);
   const auto add = [&](auto change) {
@@ -113,6 +116,12 @@ inline std::vector<Case> cases() {
   });
   add([](Case& c) { c.query = 1, c.mask = Mask::causal(); });
   add([](Case& c) { c.batch = c.heads = c.kv_heads = c.query = c.key = c.head_dim = 1; });
+  const std::size_t count = all.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    all[i].form = AttentionForm::stored;
+    all.push_back(all[i]);
+    all.back().form = AttentionForm::tiled;
+  }
   return all;
 }
 

@@ -142,19 +142,25 @@ void expect_junk_changes_nothing(Case c, std::initializer_list<std::int64_t> key
 }
 
 TEST(Attention, NanInKeysThatNoQueryKeepsLeavesValuesAndGradientsBitwiseEqual) {
-  Case c;
-  c.mask = Mask::key_padding(2, {0, 1, 1, 0, 1, 1, 0, 0, 1, 0, 0, 1, 1, 0});
-  expect_junk_changes_nothing(c, {0, 3, 6});
-  c.softcap = 2, c.dropout = 0.3, c.bias = true, c.kv_heads = 2;
-  expect_junk_changes_nothing(c, {0, 3, 6});
+  for (const AttentionForm form : {AttentionForm::stored, AttentionForm::tiled}) {
+    Case c;
+    c.form = form;
+    c.mask = Mask::key_padding(2, {0, 1, 1, 0, 1, 1, 0, 0, 1, 0, 0, 1, 1, 0});
+    expect_junk_changes_nothing(c, {0, 3, 6});
+    c.softcap = 2, c.dropout = 0.3, c.bias = true, c.kv_heads = 2;
+    expect_junk_changes_nothing(c, {0, 3, 6});
+  }
 }
 
 TEST(Attention, NanBeforeAWindowLeavesValuesAndGradientsBitwiseEqual) {
-  Case c;
-  c.query = 2, c.key = 21, c.mask = Mask::causal() & Mask::window(3);
-  expect_junk_changes_nothing(c, {0, 1, 7, 8, 15, 16});
-  c.softcap = 2;
-  expect_junk_changes_nothing(c, {0, 16});
+  for (const AttentionForm form : {AttentionForm::stored, AttentionForm::tiled}) {
+    Case c;
+    c.form = form;
+    c.query = 2, c.key = 21, c.mask = Mask::causal() & Mask::window(3);
+    expect_junk_changes_nothing(c, {0, 1, 7, 8, 15, 16});
+    c.softcap = 2;
+    expect_junk_changes_nothing(c, {0, 16});
+  }
 }
 
 TEST(Attention, CausalAndPaddingCombineByAnd) {  // B03

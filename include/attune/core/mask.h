@@ -63,10 +63,11 @@ class Mask final {
   [[nodiscard]] Range band(std::int64_t i, std::int64_t query, std::int64_t key) const;
   [[nodiscard]] bool keeps(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j,
                            std::int64_t query, std::int64_t key) const;
-  // keep: [key]; keep[j] = keeps(b, h, i, j) as 0 or 1; returns how many are kept. check() comes
-  // first, once.
+  // Flags of the keys from `first` on, as many as `keep` has room for: keep[j] = keeps(b, h, i,
+  // first + j) as 0 or 1. Returns how many are kept. check() comes first, once.
   std::int64_t fill_row(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t query,
-                        std::int64_t key, std::span<std::uint8_t> keep) const;
+                        std::int64_t key, std::span<std::uint8_t> keep,
+                        std::int64_t first = 0) const;
 
  private:
   struct Custom {

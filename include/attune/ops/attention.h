@@ -19,6 +19,14 @@ struct AttentionDropout {
   std::int64_t first_example = 0;  // of this shard in the whole batch
 };
 
+// How attention is computed; the forms agree up to rounding.
+enum class AttentionForm : std::uint8_t {
+  automatic,  // stored up to 1024 keys, tiled beyond: the extents alone decide
+  stored,     // keeps the weights [batch, heads, query, key] for the backward pass
+  tiled,      // keeps one number a query row; scores are computed again, block by block of keys,
+              // in memory linear in the lengths (FlashAttention, Dao et al. 2022)
+};
+
 // What scaled dot-product attention (Vaswani et al. 2017) is asked to do beside its three operands.
 struct AttentionOptions {
   std::int64_t heads = 1;
@@ -28,6 +36,7 @@ struct AttentionOptions {
   double softcap = 0;          // c > 0: c tanh(score / c), after the bias and before the mask
   const Mask* mask = nullptr;  // null: keeps everything
   AttentionDropout dropout{};  // rate 0: none
+  AttentionForm form = AttentionForm::automatic;
   std::span<HeadStatistics> statistics{};  // [heads], added to; empty: not wanted
 };
 
@@ -44,8 +53,8 @@ struct AttentionOptions {
 //
 // Keys that the mask keeps for no query are selected away with their values: NaN there changes
 // nothing, forward or backward. A query row without a key gives zeros and gradient 0. Entropies are
-// of P before dropout, off the tape. One fused kernel; heads are addressed by stride, nothing is
-// copied apart.
+// of P before dropout, off the tape. One fused kernel in two forms; heads are
+// addressed by stride, nothing is copied apart.
 [[nodiscard]] Var attention(const Var& query, const Var& key, const Var& value, const Var& bias,
                             const AttentionOptions& options);
 

@@ -1,0 +1,98 @@
+#include "kernels/attention_stages.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
+#include "kernels/simd_math.h"
+
+namespace attune::kernels {
+
+template <std::floating_point T>
+void add_bias(const AttentionOperands<T>& operands, const Tile& tile, T* s, std::int64_t stride) {
+  if (operands.bias == nullptr) return;
+  const T* bias = operands.bias + bias_offset(operands, tile) + tile.begin;
+  s += tile.begin - tile.origin;
+  for (std::int64_t r = 0; r < tile.rows; ++r, bias += operands.extents.key, s += stride) {
+#pragma omp simd
+    for (std::int64_t j = 0; j < tile.keys(); ++j) s[j] += bias[j];
+  }
+}
+
+template <std::floating_point T>
+void cap_scores(double softcap, const Tile& tile, T* s, std::int64_t stride) {
+  if (softcap == 0) return;
+  const T cap = static_cast<T>(softcap);
+  for (std::int64_t r = 0; r < tile.rows; ++r, s += stride) {
+    for (std::int64_t j = 0; j < tile.columns; ++j) s[j] /= cap;
+    tanh_into(s, s, tile.columns);
+    for (std::int64_t j = 0; j < tile.columns; ++j) s[j] *= cap;
+  }
+}
+
+template <std::floating_point T>
+void select_kept(const AttentionOperands<T>& operands, const Tile& tile, const std::uint8_t* keep,
+                 std::int64_t keep_stride, T* s, std::int64_t stride) {
+  constexpr T kDropped = -std::numeric_limits<T>::infinity();
+  const AttentionExtents& extents = operands.extents;
+  for (std::int64_t r = 0; r < tile.rows; ++r, s += stride) {
+    const auto [begin, end] = operands.mask == nullptr
+                                  ? Mask::Range{0, extents.key}
+                                  : operands.mask->band(tile.first + r, extents.query, extents.key);
+    const std::int64_t first =
+        std::clamp<std::int64_t>(std::max(begin, tile.begin) - tile.origin, 0, tile.columns);
+    const std::int64_t last =
+        std::clamp<std::int64_t>(std::min(end, tile.end) - tile.origin, first, tile.columns);
+    std::fill(s, s + first, kDropped);
+    std::fill(s + last, s + tile.columns, kDropped);
+    if (keep == nullptr) continue;
+#pragma omp simd
+    for (std::int64_t j = first; j < last; ++j) s[j] = keep[j] != 0 ? s[j] : kDropped;
+    keep += keep_stride;
+  }
+}
+
+static_assert(kPanel<float> % 4 == 0 && kPanel<double> % 4 == 0,
+              "a tile starts at a whole counter");
+
+// The word of key j in row r of the whole batch is word j % 4 of counter r ceil(keys / 4) + j / 4.
+template <std::floating_point T>
+void drop_weights(const AttentionOperands<T>& operands, const Tile& tile, std::uint32_t* words,
+                  bool mark, T* p, T* d, std::int64_t stride) {
+  const AttentionExtents& extents = operands.extents;
+  const DropoutRule rule = dropout_rule(operands.dropout_rate);
+  const T factor = static_cast<T>(rule.factor);
+  const std::int64_t example = operands.first_example + tile.example;
+  const std::int64_t row = (example * extents.heads + tile.head) * extents.query + tile.first;
+  const std::int64_t row_blocks = (extents.key + 3) / 4;
+  const std::int64_t first_block = tile.origin / 4;
+  const std::int64_t blocks = (tile.end + 3) / 4 - first_block;
+  for (std::int64_t r = 0; r < tile.rows; ++r, p += stride, d += stride) {
+    operands.dropout_stream.fill(
+        static_cast<std::uint64_t>((row + r) * row_blocks + first_block),
+        {words, static_cast<std::size_t>(std::max<std::int64_t>(blocks, 0) * 4)});
+#pragma omp simd
+    for (std::int64_t j = 0; j < tile.end - tile.origin; ++j) {
+      const bool dropped = words[j] < rule.limit;
+      const T weight = p[j];
+      d[j] = dropped ? T(0) : weight * factor;
+      p[j] = mark && dropped ? -weight : p[j];
+    }
+  }
+}
+
+template void add_bias<float>(const AttentionOperands<float>&, const Tile&, float*, std::int64_t);
+template void cap_scores<float>(double, const Tile&, float*, std::int64_t);
+template void select_kept<float>(const AttentionOperands<float>&, const Tile&, const std::uint8_t*,
+                                 std::int64_t, float*, std::int64_t);
+template void drop_weights<float>(const AttentionOperands<float>&, const Tile&, std::uint32_t*,
+                                  bool, float*, float*, std::int64_t);
+template void add_bias<double>(const AttentionOperands<double>&, const Tile&, double*,
+                               std::int64_t);
+template void cap_scores<double>(double, const Tile&, double*, std::int64_t);
+template void select_kept<double>(const AttentionOperands<double>&, const Tile&,
+                                  const std::uint8_t*, std::int64_t, double*, std::int64_t);
+template void drop_weights<double>(const AttentionOperands<double>&, const Tile&, std::uint32_t*,
+                                   bool, double*, double*, std::int64_t);
+
+}  // namespace attune::kernels

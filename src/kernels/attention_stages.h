@@ -1,0 +1,34 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include "kernels/attention.h"
+#include "kernels/attention_tile.h"
+
+// What happens to the scores of one tile between the two matrix products. `s` points to the tile's
+// first row and its key `origin`; rows are `stride` apart.
+namespace attune::kernels {
+
+// s += bias
+template <std::floating_point T>
+void add_bias(const AttentionOperands<T>& operands, const Tile& tile, T* s, std::int64_t stride);
+
+// s = c tanh(s / c); nothing without a softcap
+template <std::floating_point T>
+void cap_scores(double softcap, const Tile& tile, T* s, std::int64_t stride);
+
+// s_ij = -inf where row i does not keep key j. `keep`: flags of the tile's first row, from key
+// `origin` on, rows `keep_stride` apart; null where the mask is a band.
+template <std::floating_point T>
+void select_kept(const AttentionOperands<T>& operands, const Tile& tile, const std::uint8_t* keep,
+                 std::int64_t keep_stride, T* s, std::int64_t stride);
+
+// d = dropout(p), where p may be d. With `mark`, the weights that are dropped are left negative in
+// p, -0 included. `words` has room for
+// tile.columns and 3 more.
+template <std::floating_point T>
+void drop_weights(const AttentionOperands<T>& operands, const Tile& tile, std::uint32_t* words,
+                  bool mark, T* p, T* d, std::int64_t stride);
+
+}  // namespace attune::kernels
