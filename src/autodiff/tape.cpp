@@ -1,85 +1,14 @@
 #include "attune/autodiff/tape.h"
 
 #include <algorithm>
-#include <chrono>
-#include <deque>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "attune/core/error.h"
-#include "autodiff/closure_arena.h"
-#include "kernels/elementwise.h"
+#include "autodiff/tape_state.h"
 
 namespace attune {
-namespace {
-
-constexpr std::size_t kLeaf = static_cast<std::size_t>(-1);
-
-// Where a value's gradient will stand.
-struct Slot {
-  Shape shape;
-  DType dtype;
-  std::size_t maker;           // the record that made it, or kLeaf
-  const Parameter* parameter;  // of a parameter's leaf
-};
-
-struct Record {
-  OpName op;
-  std::int32_t path;
-  std::size_t first_input;
-  std::size_t inputs;
-  std::int32_t first_output;
-  std::int32_t outputs;
-  void* closure;  // null once destroyed
-  Tape::Invoke invoke;
-  Tape::Destroy destroy;
-};
-
-}  // namespace
-
-struct Tape::State {
-  std::vector<Slot> slots;
-  std::vector<Record> records;
-  std::vector<std::int32_t> inputs;  // slots of all records' inputs, one after another
-  std::vector<std::int32_t> leaves;
-  std::unordered_map<const Parameter*, std::int32_t> parameter_slots;
-  ClosureArena arena;
-
-  std::deque<std::string> paths{""};  // kept over clear(): the same modules run again
-  std::unordered_map<std::string_view, std::int32_t> path_index;
-  std::int32_t path = 0;
-
-  std::vector<Array> gradients;     // by slot, during backward
-  std::vector<char> input_is_done;  // by input of the record whose backward runs
-
-  // Begins where no earlier tape at this address can have ended: a Var that outlived its tape is
-  // refused, not misread.
-  std::uint32_t generation = static_cast<std::uint32_t>(
-      std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
-  bool spent = false;
-  ValueObserver* value_observer = nullptr;
-
-  std::int32_t new_slot(const Array& value, std::size_t maker, const Parameter* parameter) {
-    slots.push_back({value.shape(), value.dtype(), maker, parameter});
-    return static_cast<std::int32_t>(slots.size() - 1);
-  }
-  void destroy_closure(Record& record) {
-    if (record.closure) record.destroy(record.closure);
-    record.closure = nullptr;
-  }
-  void require_unspent(const char* what) const {
-    if (spent) {
-      throw UsageError(
-          std::string(what) +
-          ": the tape is spent, backward() has run on it; call clear() and record again");
-    }
-  }
-  // The gradient in the shape of the input, summed over what was broadcast.
-  static Array fitted(Array gradient, const Slot& place, const Record& record, int input);
-  void run_backward(Tape& tape, std::size_t index, GradientObserver* observer);
-  void require_complete(const Record& record) const;
-};
 
 Tape::Tape() : state_(std::make_unique<State>()) {}
 Tape::~Tape() { clear(); }
@@ -127,15 +56,15 @@ void Tape::commit(OpName name, std::span<const Var* const> inputs, std::span<con
                   std::span<Var> recorded, void* closure, Invoke invoke, Destroy destroy) {
   State& state = *state_;
   const std::size_t index = state.records.size();
-  Record record{name,
-                state.path,
-                state.inputs.size(),
-                inputs.size(),
-                static_cast<std::int32_t>(state.slots.size()),
-                static_cast<std::int32_t>(outputs.size()),
-                closure,
-                invoke,
-                destroy};
+  TapeRecord record{name,
+                    state.path,
+                    state.inputs.size(),
+                    inputs.size(),
+                    static_cast<std::int32_t>(state.slots.size()),
+                    static_cast<std::int32_t>(outputs.size()),
+                    closure,
+                    invoke,
+                    destroy};
   for (const Var* input : inputs) {
     state.inputs.push_back(input->tape() ? input->slot() : -1);
   }
@@ -167,10 +96,11 @@ Gradients Tape::backward(const Var& y, Array seed, GradientObserver* observer) {
                      to_string(y.shape()) + " and dtype of the value");
   }
   state.spent = true;
+  state.gradient_observer = observer;
   state.gradients.assign(state.slots.size(), Array());
   state.gradients[static_cast<std::size_t>(y.slot())] = std::move(seed);
   for (std::size_t index = state.records.size(); index-- > 0;) {
-    state.run_backward(*this, index, observer);
+    state.run_backward(*this, index);
     state.destroy_closure(state.records[index]);
   }
 
@@ -179,7 +109,7 @@ Gradients Tape::backward(const Var& y, Array seed, GradientObserver* observer) {
   result.generation_ = state.generation;
   result.entries().reserve(state.leaves.size());
   for (const std::int32_t slot : state.leaves) {
-    const Slot& leaf = state.slots[static_cast<std::size_t>(slot)];
+    const TapeSlot& leaf = state.slots[static_cast<std::size_t>(slot)];
     Array& gradient = state.gradients[static_cast<std::size_t>(slot)];
     const bool reached = !gradient.is_null();
     if (!reached) gradient = Array::zeros(leaf.shape, leaf.dtype);
@@ -189,12 +119,12 @@ Gradients Tape::backward(const Var& y, Array seed, GradientObserver* observer) {
   return result;
 }
 
-void Tape::State::run_backward(Tape& tape, std::size_t index, GradientObserver* observer) {
-  const Record& record = records[index];
+void Tape::State::run_backward(Tape& tape, std::size_t index) {
+  const TapeRecord& record = records[index];
   const std::span<Array> dy(gradients.data() + record.first_output,
                             static_cast<std::size_t>(record.outputs));
   if (std::all_of(dy.begin(), dy.end(), [](const Array& g) { return g.is_null(); })) return;
-  if (observer) observer->on_output_gradients(tape, tape.record_at(index), dy);
+  if (gradient_observer) gradient_observer->on_output_gradients(tape, tape.record_at(index), dy);
   input_is_done.assign(record.inputs, 0);
   InputGradients dx(tape, index);
   record.invoke(record.closure, dy, dx);
@@ -202,7 +132,7 @@ void Tape::State::run_backward(Tape& tape, std::size_t index, GradientObserver* 
   std::fill(dy.begin(), dy.end(), Array());
 }
 
-void Tape::State::require_complete(const Record& record) const {
+void Tape::State::require_complete(const TapeRecord& record) const {
   for (std::size_t i = 0; i < record.inputs; ++i) {
     if (inputs[record.first_input + i] >= 0 && !input_is_done[i]) {
       throw InternalError(
@@ -213,78 +143,24 @@ void Tape::State::require_complete(const Record& record) const {
   }
 }
 
-std::size_t InputGradients::place_of(int input) const {
-  const Record& record = tape_.state_->records[record_];
-  if (input < 0 || static_cast<std::size_t>(input) >= record.inputs) {
-    throw InternalError(std::string(record.op.text) + ": its backward names input " +
-                        std::to_string(input) + " of " + std::to_string(record.inputs));
-  }
-  return record.first_input + static_cast<std::size_t>(input);
-}
-
-bool InputGradients::needs(int input) const { return tape_.state_->inputs[place_of(input)] >= 0; }
-
-void InputGradients::none(int input) {
-  Tape::State& state = *tape_.state_;
-  state.input_is_done[place_of(input) - state.records[record_].first_input] = 1;
-}
-
-void InputGradients::add(int input, Array gradient) {
-  none(input);
-  if (!needs(input)) return;
-  Tape::State& state = *tape_.state_;
-  const auto slot = static_cast<std::size_t>(state.inputs[place_of(input)]);
-  gradient = state.fitted(std::move(gradient), state.slots[slot], state.records[record_], input);
-  Array& sum = state.gradients[slot];
-  if (sum.is_null()) {
-    sum = std::move(gradient);
-  } else if (!sum.is_shared()) {
-    kernels::add_into(sum, gradient);
-  } else if (!gradient.is_shared()) {
-    kernels::add_into(gradient, sum);
-    sum = std::move(gradient);
-  } else {
-    Array own = sum.clone();
-    kernels::add_into(own, gradient);
-    sum = std::move(own);
-  }
-}
-
-Array Tape::State::fitted(Array gradient, const Slot& place, const Record& record, int input) {
-  const auto found = [&] {
-    return std::string(record.op.text) + ": its backward gives input " + std::to_string(input) +
-           " of " + std::string(to_string(place.dtype)) + " " + to_string(place.shape) + " ";
-  };
-  if (gradient.is_null()) throw InternalError(found() + "a null gradient");
-  if (gradient.dtype() != place.dtype) {
-    throw InternalError(found() + "a gradient of " + std::string(to_string(gradient.dtype())));
-  }
-  if (gradient.shape() == place.shape) return gradient;
-  try {
-    return kernels::sum_to(gradient, place.shape);
-  } catch (const ShapeError&) {
-    throw InternalError(found() + "a gradient " + to_string(gradient.shape()));
-  }
-}
-
-InputGradients::Place InputGradients::accumulate(int input) {
-  none(input);
-  Tape::State& state = *tape_.state_;
-  if (!needs(input)) {
-    throw InternalError(std::string(state.records[record_].op.text) + ": accumulate() of input " +
-                        std::to_string(input) + ", which is constant; ask needs() first");
-  }
-  const auto slot = static_cast<std::size_t>(state.inputs[place_of(input)]);
-  Array& sum = state.gradients[slot];
-  if (sum.is_null()) {
-    sum = Array::uninitialized(state.slots[slot].shape, state.slots[slot].dtype);
-    return {sum, false};
-  }
-  if (sum.is_shared()) sum = sum.clone();
-  return {sum, true};
-}
-
 void Tape::set_value_observer(ValueObserver* observer) { state_->value_observer = observer; }
+
+Tape& Tape::inner() {
+  if (!state_->inner) state_->inner = std::make_unique<Tape>();
+  Tape& inner = *state_->inner;
+  inner.clear();
+  inner.set_value_observer(state_->value_observer);
+  return inner;
+}
+
+std::vector<const Parameter*> Tape::parameters() const {
+  std::vector<const Parameter*> parameters;
+  for (const std::int32_t slot : state_->leaves) {
+    const Parameter* parameter = state_->slots[static_cast<std::size_t>(slot)].parameter;
+    if (parameter) parameters.push_back(parameter);
+  }
+  return parameters;
+}
 
 bool Tape::is_current(const Var& var) const {
   return var.tape() == this && var.generation() == state_->generation;
@@ -293,7 +169,7 @@ bool Tape::is_current(const Var& var) const {
 std::size_t Tape::size() const { return state_->records.size(); }
 
 RecordView Tape::record_at(std::size_t index) const {
-  const Record& record = state_->records.at(index);
+  const TapeRecord& record = state_->records.at(index);
   return {index,
           record.op,
           state_->paths[static_cast<std::size_t>(record.path)],
@@ -312,25 +188,30 @@ std::size_t Tape::maker_of(std::int32_t slot) const {
 }
 
 std::string Tape::describe(std::int32_t slot) const {
-  const Slot& place = state_->slots.at(static_cast<std::size_t>(slot));
+  const TapeSlot& place = state_->slots.at(static_cast<std::size_t>(slot));
   if (place.parameter) return "parameter " + place.parameter->name();
   return place.maker == kLeaf ? "leaf" : state_->records[place.maker].op.text;
 }
 
+std::string_view Tape::path() const {
+  return state_->paths[static_cast<std::size_t>(state_->path)];
+}
+
 PathGuard Tape::enter(std::string_view path) { return PathGuard(this, path); }
+
+std::int32_t Tape::index_of_path(std::string_view path) {
+  const auto found = state_->path_index.find(path);
+  if (found != state_->path_index.end()) return found->second;
+  const std::string& stored =
+      state_->paths.emplace_back(path);  // a deque: the key's text stays where it is
+  const auto index = static_cast<std::int32_t>(state_->paths.size() - 1);
+  state_->path_index.emplace(stored, index);
+  return index;
+}
 
 PathGuard::PathGuard(Tape* tape, std::string_view path) : tape_(tape) {
   if (tape_ == nullptr) return;
-  Tape::State& state = *tape_->state_;
-  previous_ = state.path;
-  auto found = state.path_index.find(path);
-  if (found == state.path_index.end()) {
-    const std::string& stored =
-        state.paths.emplace_back(path);  // a deque: the key's text stays where it is
-    found =
-        state.path_index.emplace(stored, static_cast<std::int32_t>(state.paths.size() - 1)).first;
-  }
-  state.path = found->second;
+  previous_ = std::exchange(tape_->state_->path, tape_->index_of_path(path));
 }
 
 PathGuard::~PathGuard() {

@@ -1,13 +1,42 @@
 #include "attune/model/transformer.h"
 
 #include <string>
+#include <utility>
 
+#include "attune/autodiff/checkpoint.h"
 #include "attune/core/error.h"
 #include "attune/ops/matmul.h"
 #include "attune/ops/select.h"
 #include "attune/ops/shaping.h"
 
 namespace attune {
+
+namespace {
+
+// A block of which the tape keeps the input alone. What the block reads beside it is copied, for
+// the backward pass comes when the caller's pass is gone; statistics are taken the first time only.
+Var checkpointed(const Block& block, const Var& x, const PositionContext& context,
+                 const Pass& pass) {
+  Pass again = pass;
+  again.positions = nullptr;
+  PositionContext kept = context;
+  kept.score_bias = context.score_bias.detached();
+  std::vector<const Var*> inputs{&x};
+  if (!context.score_bias.is_null()) inputs.push_back(&context.score_bias);
+  auto run = [&block, again, kept = std::move(kept), mask = pass.mask ? *pass.mask : Mask()](
+                 Tape& tape, std::span<const Var> leaves) mutable {
+    again.tape = &tape;
+    again.mask = &mask;
+    if (leaves.size() > 1) kept.score_bias = leaves[1];
+    Var y = block(leaves[0], kept, again);
+    if (leaves.size() > 1) kept.score_bias = kept.score_bias.detached();
+    again.statistics = nullptr;
+    return y;
+  };
+  return checkpoint(*pass.tape, inputs, std::move(run));
+}
+
+}  // namespace
 
 Transformer::Transformer(const TransformerConfig& config, std::uint64_t seed, DType dtype)
     : config_(config.resolved()), dtype_(dtype) {
@@ -52,7 +81,9 @@ Var Transformer::hidden(const TokenBatch& batch, const Pass& pass) const {
   Var x = (*token_embedding_)(batch.tokens, {batch.batch, batch.time}, pass);
   x = (*embedding_dropout_)(encoding_->embed(x, context.query, pass), pass);
   x = pass.hook(HookPoint::embedding, -1, x);
-  for (const Block& block : blocks_) x = block(x, context, pass);
+  const bool checkpoints = pass.checkpoint_activations && pass.tape && !pass.hooks;
+  for (const Block& block : blocks_)
+    x = checkpoints ? checkpointed(block, x, context, pass) : block(x, context, pass);
   if (pass.cache) pass.cache->advance(context.query);
   if (final_norm_) x = (*final_norm_)(x, pass);
   return pass.hook(HookPoint::final, static_cast<int>(blocks_.size()), x);

@@ -252,6 +252,13 @@ void add_run_options(std::vector<Option>& options) {
        "Threads that work; 0: the physical cores available. The "
        "result does not depend on it."},
       [](auto& config) -> auto& { return config.threads; })));
+  options.push_back(not_stored(boolean(
+      {"checkpoint-activations",
+       {},
+       kRun,
+       "Keep the input of each block alone and compute the rest again for the backward pass: "
+       "memory for the activations of one block, about a third more time, the same result."},
+      [](auto& config) -> auto& { return config.checkpoint_activations; })));
   options.push_back(only({"device", {}, kRun, "Only cpu; accepted so that nanoGPT's commands run."},
                          Option::Kind::text, "cpu", "only cpu is supported"));
   options.push_back(

@@ -200,6 +200,7 @@ class Trainer::Loop final {
     options.random = {static_cast<std::uint64_t>(config_.seed),
                       static_cast<std::uint32_t>(record.step)};
     options.label_smoothing = config_.label_smoothing;
+    options.checkpoint_activations = config_.checkpoint_activations;
     options.statistics = record.attention_logged || record.validation.has_value() ||
                          record.step % config_.log_interval == 0;
     StepResult result = trainer_.training_step_.run(batches, options);

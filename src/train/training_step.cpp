@@ -75,6 +75,7 @@ void TrainingStep::run_shard(Shard& shard, const Batch& part, std::int64_t first
   pass.random = options.random;
   pass.first_example = first_example;
   pass.statistics = options.statistics ? &shard.attention : nullptr;
+  pass.checkpoint_activations = options.checkpoint_activations;
   const TokenBatch tokens{part.tokens, part.examples, part.time};
   const CrossEntropy loss = model_.loss(tokens, part.targets, pass, options.label_smoothing);
   shard.loss_sum = loss.nats;

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "attune/autodiff/gradients.h"
 #include "attune/autodiff/parameter.h"
@@ -23,6 +24,8 @@ struct OpName {
   const char* text;
   constexpr OpName(const char* literal) : text(literal) {}  // NOLINT: record("softmax", ...)
 };
+
+class GradientObserver;
 
 // Where a backward closure puts the gradients of its operation's inputs.
 class InputGradients final {
@@ -42,6 +45,8 @@ class InputGradients final {
     bool holds_sum;
   };
   [[nodiscard]] Place accumulate(int input);
+  // Who watches this backward pass, for an operation that runs one of its own; null: nobody.
+  [[nodiscard]] GradientObserver* observer() const;
 
  private:
   friend class Tape;
@@ -113,8 +118,15 @@ class Tape final {
 
   // Names the module in which the operations run until the guard goes, such as "block.0.attention".
   [[nodiscard]] PathGuard enter(std::string_view path);
+  [[nodiscard]] std::string_view path() const;
 
   void set_value_observer(ValueObserver* observer);  // null: none
+
+  // A tape of its own below this one, cleared, with the same observer of values; for an operation
+  // that records what it does a second time.
+  [[nodiscard]] Tape& inner();
+  // Those that were asked for since the last clear(), in that order.
+  [[nodiscard]] std::vector<const Parameter*> parameters() const;
 
   // Recorded since the last clear().
   [[nodiscard]] bool is_current(const Var& var) const;
@@ -138,6 +150,7 @@ class Tape final {
  private:
   friend class InputGradients;
   friend class PathGuard;
+  [[nodiscard]] std::int32_t index_of_path(std::string_view path);
   struct State;
   std::unique_ptr<State> state_;
 };

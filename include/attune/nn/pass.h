@@ -26,6 +26,9 @@ struct Pass {
   KvCache* cache = nullptr;  // of earlier tokens; the pass appends its own; without a tape only
   AttentionStatistics* statistics = nullptr;  // added to; null: not wanted
   Hooks* hooks = nullptr;                     // null: none
+  // Keep the input of each block alone and compute the block again for the backward pass: less
+  // memory, a third more work, the same bits. Without effect where there are hooks.
+  bool checkpoint_activations = false;
 
   // The parameter as this pass sees it: on its tape, or a constant.
   [[nodiscard]] Var operator()(const Parameter& parameter) const {

@@ -42,8 +42,9 @@ struct RunConfig {
   std::int64_t seed = 1337;
 
   // Not part of config.toml: where and how a run happens, not what it computes.
-  std::int64_t threads = 0;  // 0: physical cores available
-  std::string out_dir;       // empty: runs/TASK-NUMBER
+  std::int64_t threads = 0;             // 0: physical cores available
+  bool checkpoint_activations = false;  // less memory, more time, the same bits
+  std::string out_dir;                  // empty: runs/TASK-NUMBER
   bool resume = false;
 
   // The documented defaults of a task. Throws ConfigError for an unknown task.

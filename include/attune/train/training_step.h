@@ -40,6 +40,7 @@ class TrainingStep final {
     Randomness random{};  // seed and step: dropout
     double label_smoothing = 0;
     bool statistics = false;
+    bool checkpoint_activations = false;
   };
   // Without a scored token the gradients are empty: no step is to be taken.
   // Throws InternalError where a parameter that is not optional was touched by no shard.
