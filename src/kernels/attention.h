@@ -12,9 +12,9 @@
 // Arrays and the filled part of a key-value buffer alike. With the mask's kept keys of a query row
 // i,
 //
-//   S = cap(scale Q K^T + bias), cap(s) = c tanh(s / c)          score
-//   P_ij = e^(S_ij - m_i) / Z_i over kept j, exactly 0 elsewhere   normalise
-//   O = dropout(P) V                                              combine
+//   S = cap(scale Q K^T + bias + table[distance]), cap(s) = c tanh(s / c)   score
+//   P_ij = e^(S_ij - m_i) / Z_i over kept j, exactly 0 elsewhere            normalise
+//   O = dropout(P) V                                                        combine
 //
 // A key whose score is -inf counts as not kept. What lies in keys and values that no query row of a
 // key head keeps is selected away, never multiplied by 0. The result of one example and head is
@@ -41,6 +41,20 @@ struct AttentionExtents {
   std::int64_t value_dim = 0;
 };
 
+// A bias that depends on how far a key stands from the query: table[h, key position - query
+// position
+// - first]. Positions [1 or batch, time]; strides are 0 for one row.
+template <std::floating_point T>
+struct DistanceTable {
+  const T* table = nullptr;  // [heads, distances]; null: none
+  std::int64_t distances = 0;
+  std::int64_t first = 0;
+  const std::int32_t* query = nullptr;
+  const std::int32_t* key = nullptr;
+  std::int64_t query_stride = 0;
+  std::int64_t key_stride = 0;
+};
+
 template <std::floating_point T>
 struct AttentionOperands {
   AttentionExtents extents;
@@ -49,6 +63,7 @@ struct AttentionOperands {
   HeadRows<const T> value;  // kv_heads of value_dim
   const T* bias = nullptr;  // [1 or batch, heads, query, key]; null: none
   bool bias_per_example = false;
+  DistanceTable<T> distance;
   double scale = 1;
   double softcap = 0;          // 0: none
   const Mask* mask = nullptr;  // null: keeps everything; the backward pass reads its band alone
@@ -88,13 +103,14 @@ struct GradientRows {
 template <std::floating_point T>
 struct AttentionGradients {
   GradientRows<T> query, key, value;
-  T* bias = nullptr;  // shape of the bias, always added to; null: not wanted
+  T* bias = nullptr;      // shape of the bias, always added to; null: not wanted
+  T* distance = nullptr;  // shape of the distance table, always added to; null: not wanted
 };
 
 // With D = dropout(P) and G = dO V^T:
 //   dV = D^T dO
 //   dS_ij = (D_ij G_ij - P_ij sum_k D_ik G_ik) cap'_ij, cap' = 1 - (S / c)^2
-//   dbias = dS, summed over examples that share it
+//   dbias = dS, summed over examples that share it; dtable = dS, summed over equal distances
 //   dQ = scale dS K, dK = scale dS^T Q
 template <std::floating_point T>
 void attention_backward(const AttentionOperands<T>& operands, const AttentionMemory<T>& memory,

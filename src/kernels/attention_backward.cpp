@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "kernels/attention.h"
+#include "kernels/attention_stages.h"
 #include "kernels/attention_tile.h"
 #include "kernels/simd_batch.h"
 #include "kernels/small_gemm.h"
@@ -25,7 +26,6 @@ class Backward final {
   void unpack_keys(std::int64_t example, std::int64_t kv_head);
   void walk(const Tile& tile);
   void score_gradient(const Tile& tile, const T* p);
-  void add_bias_gradient(const Tile& tile);
   void write_query_gradient(const Tile& tile);
   void add_key_gradient(const Tile& tile);
 
@@ -35,7 +35,7 @@ class Backward final {
   HeadRows<const T> output_gradient_;
   const AttentionGradients<T>& out_;
   T dropout_factor_;
-  bool wants_scores_;  // any of query, key and bias
+  bool wants_scores_;  // any of query, key, bias and distance table
   std::int64_t score_stride_;
   std::int64_t key_stride_;            // of rows of head_dim
   std::int64_t value_stride_;          // of rows of value_dim
@@ -61,7 +61,7 @@ Backward<T>::Backward(const AttentionOperands<T>& operands, const AttentionMemor
       out_(gradients),
       dropout_factor_(static_cast<T>(dropout_rule(operands.dropout_rate).factor)),
       wants_scores_(gradients.query.rows.data != nullptr || gradients.key.rows.data != nullptr ||
-                    gradients.bias != nullptr),
+                    gradients.bias != nullptr || gradients.distance != nullptr),
       score_stride_(padded<T>(extents_.key)),
       key_stride_(padded<T>(extents_.head_dim)),
       value_stride_(padded<T>(extents_.value_dim)),
@@ -138,7 +138,7 @@ void Backward<T>::walk(const Tile& tile) {
                        value_stride_, true);
   }
   if (!wants_scores_) return;
-  if (out_.bias != nullptr) add_bias_gradient(tile);
+  add_bias_gradient(in_, tile, score_gradient_.data(), score_stride_, out_);
   if (out_.query.rows.data != nullptr) write_query_gradient(tile);
   if (out_.key.rows.data != nullptr) add_key_gradient(tile);
 }
@@ -178,16 +178,6 @@ void Backward<T>::score_gradient(const Tile& tile, const T* p) {
       xsimd::select(weight == zero, zero, Batch<T>::load_unaligned(row_g + j) * slope)
           .store_unaligned(row_g + j);
     }
-  }
-}
-
-template <std::floating_point T>
-void Backward<T>::add_bias_gradient(const Tile& tile) {
-  T* bias = out_.bias + bias_offset(in_, tile) + tile.begin;
-  for (std::int64_t r = 0; r < tile.rows; ++r, bias += extents_.key) {
-    const T* ds = score_gradient_.data() + r * score_stride_ + (tile.begin - tile.origin);
-#pragma omp simd
-    for (std::int64_t j = 0; j < tile.keys(); ++j) bias[j] += ds[j];
   }
 }
 

@@ -8,15 +8,61 @@
 
 namespace attune::kernels {
 
+namespace {
+
+// Calls visit(s, table, count) for stretches of a tile's scores, from key `begin` on, and the part
+// of a table [heads, distances] that belongs to them: neighbours here are neighbours there. With
+// consecutive positions a row is one stretch.
+template <class S, class Table, std::floating_point T, class Visit>
+void visit_distances(const AttentionOperands<T>& operands, const Tile& tile, S* s,
+                     std::int64_t stride, Table* table, Visit visit) {
+  const DistanceTable<T>& distance = operands.distance;
+  const std::int32_t* query = distance.query + tile.example * distance.query_stride;
+  const std::int32_t* key = distance.key + tile.example * distance.key_stride;
+  table += tile.head * distance.distances - distance.first;
+  for (std::int64_t r = 0; r < tile.rows; ++r, s += stride) {
+    const std::int64_t position = query[tile.first + r];
+    for (std::int64_t begin = tile.begin, end = begin; begin < tile.end; begin = end) {
+      do ++end;
+      while (end < tile.end && key[end] == key[end - 1] + 1);
+      visit(s + (begin - tile.origin), table + (key[begin] - position), end - begin);
+    }
+  }
+}
+
+// Rows of the tile and of the bias array that belong together, as above.
+template <class S, class Bias, std::floating_point T, class Visit>
+void visit_bias(const AttentionOperands<T>& operands, const Tile& tile, S* s, std::int64_t stride,
+                Bias* bias, Visit visit) {
+  bias += bias_offset(operands, tile) + tile.begin;
+  s += tile.begin - tile.origin;
+  for (std::int64_t r = 0; r < tile.rows; ++r, bias += operands.extents.key, s += stride)
+    visit(s, bias, tile.keys());
+}
+
+constexpr auto kAddTo = []<class T>(const T* x, T* sum, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t j = 0; j < count; ++j) sum[j] += x[j];
+};
+
+}  // namespace
+
 template <std::floating_point T>
 void add_bias(const AttentionOperands<T>& operands, const Tile& tile, T* s, std::int64_t stride) {
-  if (operands.bias == nullptr) return;
-  const T* bias = operands.bias + bias_offset(operands, tile) + tile.begin;
-  s += tile.begin - tile.origin;
-  for (std::int64_t r = 0; r < tile.rows; ++r, bias += operands.extents.key, s += stride) {
-#pragma omp simd
-    for (std::int64_t j = 0; j < tile.keys(); ++j) s[j] += bias[j];
-  }
+  const auto add = [](T* scores, const T* bias, std::int64_t count) {
+    kAddTo(bias, scores, count);
+  };
+  if (operands.bias != nullptr) visit_bias(operands, tile, s, stride, operands.bias, add);
+  if (operands.distance.table != nullptr)
+    visit_distances(operands, tile, s, stride, operands.distance.table, add);
+}
+
+template <std::floating_point T>
+void add_bias_gradient(const AttentionOperands<T>& operands, const Tile& tile, const T* ds,
+                       std::int64_t stride, const AttentionGradients<T>& gradients) {
+  if (gradients.bias != nullptr) visit_bias(operands, tile, ds, stride, gradients.bias, kAddTo);
+  if (gradients.distance != nullptr)
+    visit_distances(operands, tile, ds, stride, gradients.distance, kAddTo);
 }
 
 template <std::floating_point T>
@@ -82,6 +128,8 @@ void drop_weights(const AttentionOperands<T>& operands, const Tile& tile, std::u
 }
 
 template void add_bias<float>(const AttentionOperands<float>&, const Tile&, float*, std::int64_t);
+template void add_bias_gradient<float>(const AttentionOperands<float>&, const Tile&, const float*,
+                                       std::int64_t, const AttentionGradients<float>&);
 template void cap_scores<float>(double, const Tile&, float*, std::int64_t);
 template void select_kept<float>(const AttentionOperands<float>&, const Tile&, const std::uint8_t*,
                                  std::int64_t, float*, std::int64_t);
@@ -89,6 +137,9 @@ template void drop_weights<float>(const AttentionOperands<float>&, const Tile&, 
                                   bool, float*, float*, std::int64_t);
 template void add_bias<double>(const AttentionOperands<double>&, const Tile&, double*,
                                std::int64_t);
+template void add_bias_gradient<double>(const AttentionOperands<double>&, const Tile&,
+                                        const double*, std::int64_t,
+                                        const AttentionGradients<double>&);
 template void cap_scores<double>(double, const Tile&, double*, std::int64_t);
 template void select_kept<double>(const AttentionOperands<double>&, const Tile&,
                                   const std::uint8_t*, std::int64_t, double*, std::int64_t);

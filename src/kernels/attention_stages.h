@@ -10,9 +10,13 @@
 // first row and its key `origin`; rows are `stride` apart.
 namespace attune::kernels {
 
-// s += bias
+// s += bias + table[distance]
 template <std::floating_point T>
 void add_bias(const AttentionOperands<T>& operands, const Tile& tile, T* s, std::int64_t stride);
+// dbias += ds, dtable += ds, where they are wanted
+template <std::floating_point T>
+void add_bias_gradient(const AttentionOperands<T>& operands, const Tile& tile, const T* ds,
+                       std::int64_t stride, const AttentionGradients<T>& gradients);
 
 // s = c tanh(s / c); nothing without a softcap
 template <std::floating_point T>

@@ -30,7 +30,6 @@ class TiledBackward final {
   void walk(const Tile& tile);
   void recompute(const Tile& tile);
   void score_gradient(const Tile& tile);
-  void add_bias_gradient(const Tile& tile);
   void add_key_gradient(const Tile& tile);
   void unpack_queries(std::int64_t example, std::int64_t head);
 
@@ -211,7 +210,7 @@ void TiledBackward<T>::walk(const Tile& tile) {
                        value_gradient_.data() + (tile.begin - block_begin_) * value_stride_,
                        value_stride_, true);
   }
-  if (out_.bias != nullptr) add_bias_gradient(tile);
+  add_bias_gradient(in_, tile, score_gradient_.data(), kBlockStride<T>, out_);
   if (out_.query.rows.data != nullptr) {
     // dQ += dS (scale K)
     multiply_panels<T>(tile.rows, key_stride_, tile.keys(),
@@ -273,16 +272,6 @@ void TiledBackward<T>::score_gradient(const Tile& tile) {
       }
       ds.store_unaligned(row_g + j);
     }
-  }
-}
-
-template <std::floating_point T>
-void TiledBackward<T>::add_bias_gradient(const Tile& tile) {
-  T* bias = out_.bias + bias_offset(in_, tile) + tile.begin;
-  const T* ds = score_gradient_.data() + (tile.begin - tile.origin);
-  for (std::int64_t r = 0; r < tile.rows; ++r, bias += extents_.key, ds += kBlockStride<T>) {
-#pragma omp simd
-    for (std::int64_t j = 0; j < tile.keys(); ++j) bias[j] += ds[j];
   }
 }
 

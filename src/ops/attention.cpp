@@ -1,6 +1,7 @@
 #include "attune/ops/attention.h"
 
 #include <utility>
+#include <vector>
 
 #include "attune/autodiff/tape.h"
 #include "kernels/attention.h"
@@ -29,7 +30,24 @@ struct Problem {
   AttentionDropout dropout;
   Array query, key, value;
   Shape bias_shape;  // [] without a bias
+  Array distances;   // [heads, distances], or null
+  std::int64_t first_distance;
+  std::vector<std::int32_t> query_positions, key_positions;  // for `distances`
 
+  template <class T>
+  [[nodiscard]] kernels::DistanceTable<T> distance_table() const {
+    if (distances.is_null()) return {};
+    const auto stride = [](const std::vector<std::int32_t>& positions, std::int64_t time) {
+      return static_cast<std::int64_t>(positions.size()) == time ? 0 : time;
+    };
+    return {distances.data<T>().data(),
+            distances.shape()[1],
+            first_distance,
+            query_positions.data(),
+            key_positions.data(),
+            stride(query_positions, extents.query),
+            stride(key_positions, extents.key)};
+  }
   // `bias` may be null.
   template <class T>
   [[nodiscard]] kernels::AttentionOperands<T> operands(const Mask* mask, const Array& bias) const {
@@ -39,6 +57,7 @@ struct Problem {
             .value = rows_of<T>(value),
             .bias = bias.is_null() ? nullptr : bias.data<T>().data(),
             .bias_per_example = bias_shape.rank() > 0 && bias_shape[0] == extents.batch,
+            .distance = distance_table<T>(),
             .scale = scale,
             .softcap = softcap,
             .mask = mask,
@@ -60,19 +79,22 @@ kernels::GradientRows<T> gradient_rows(InputGradients& dx, int input) {
           place.holds_sum};
 }
 
-// Calls `backward` with the places of dloss/dquery, key, value and bias.
+// Calls `backward` with the places of dloss/dquery, key, value, bias and distance table.
 template <class Backward>
 void write_gradients(const Problem& problem, InputGradients& dx, Backward backward) {
   const DType dtype = problem.query.dtype();
-  Array bias;
+  Array bias, distance;
   if (dx.needs(3)) bias = Array::zeros(problem.bias_shape, dtype);
+  if (dx.needs(4)) distance = Array::zeros(problem.distances.shape(), dtype);
   dispatch(dtype, [&]<class T>() {
     kernels::AttentionGradients<T> gradients{gradient_rows<T>(dx, 0), gradient_rows<T>(dx, 1),
                                              gradient_rows<T>(dx, 2)};
     if (!bias.is_null()) gradients.bias = bias.mutable_data<T>().data();
+    if (!distance.is_null()) gradients.distance = distance.mutable_data<T>().data();
     backward(gradients);
   });
   if (!bias.is_null()) dx.add(3, std::move(bias));
+  if (!distance.is_null()) dx.add(4, std::move(distance));
 }
 
 // The arrays behind kernels::AttentionMemory; null where it has null.
@@ -123,7 +145,7 @@ Var attention_stored(const Problem& problem, Inputs inputs, const Array& bias, b
   });
   return record(
       "attention", inputs, y,
-      [problem, memory = std::move(memory), band = band_of(options.mask)](
+      [problem = problem, memory = std::move(memory), band = band_of(options.mask)](
           const Array& dy, InputGradients& dx) mutable {
         write_gradients(problem, dx, [&]<class T>(kernels::AttentionGradients<T>& gradients) {
           kernels::attention_backward<T>(problem.operands<T>(&band, {}), memory.pointers<T>(),
@@ -147,7 +169,7 @@ Var attention_tiled(const Problem& problem, Inputs inputs, const Array& bias, bo
   });
   return record(
       "attention", inputs, y,
-      [problem, bias, y, log_partition, mask = options.mask ? *options.mask : Mask()](
+      [problem = problem, bias, y, log_partition, mask = options.mask ? *options.mask : Mask()](
           const Array& dy, InputGradients& dx) {
         write_gradients(problem, dx, [&]<class T>(kernels::AttentionGradients<T>& gradients) {
           kernels::attention_tiled_backward<T>(problem.operands<T>(&mask, bias), rows_of<T>(y),
@@ -165,20 +187,27 @@ constexpr std::int64_t kMostStoredKeys = 1024;
 Var attention(const Var& query, const Var& key, const Var& value, const Var& bias,
               const AttentionOptions& options) {
   const AttentionExtents extents = check_attention("attention", query, key, value, bias, options);
-  const Problem problem{.extents = extents,
-                        .scale = attention_scale(extents, options),
-                        .softcap = options.softcap,
-                        .dropout = options.dropout,
-                        .query = query.value(),
-                        .key = key.value(),
-                        .value = value.value(),
-                        .bias_shape = bias.is_null() ? Shape{} : bias.shape()};
-  const bool recorded = query.tape() || key.tape() || value.tape() || bias.tape();
+  const DistanceBias& distance = options.distance_bias;
+  const Problem problem{
+      .extents = extents,
+      .scale = attention_scale(extents, options),
+      .softcap = options.softcap,
+      .dropout = options.dropout,
+      .query = query.value(),
+      .key = key.value(),
+      .value = value.value(),
+      .bias_shape = bias.is_null() ? Shape{} : bias.shape(),
+      .distances = distance.table.value(),
+      .first_distance = distance.first,
+      .query_positions = {distance.query_positions.begin(), distance.query_positions.end()},
+      .key_positions = {distance.key_positions.begin(), distance.key_positions.end()}};
+  const bool recorded =
+      query.tape() || key.tape() || value.tape() || bias.tape() || distance.table.tape();
   const bool tiled = options.form == AttentionForm::automatic
                          ? extents.key > kMostStoredKeys
                          : options.form == AttentionForm::tiled;
-  return (tiled ? attention_tiled : attention_stored)(problem, {query, key, value, bias},
-                                                      bias.value(), recorded, options);
+  return (tiled ? attention_tiled : attention_stored)(
+      problem, {query, key, value, bias, distance.table}, bias.value(), recorded, options);
 }
 
 }  // namespace attune

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -65,6 +66,39 @@ void check_bias(const char* operation, const Var& query, const Var& bias,
   }
 }
 
+void check_positions(const char* operation, const char* what,
+                     std::span<const std::int32_t> positions, std::int64_t batch,
+                     std::int64_t time) {
+  const auto count = static_cast<std::int64_t>(positions.size());
+  if (count == time || count == batch * time) return;
+  throw ShapeError(
+      fmt::format("{}: {} positions of {}, expected [1 or batch {}, {}] for the distance bias",
+                  operation, count, what, batch, time));
+}
+
+// Every pair of positions must have its column.
+void check_distances(const char* operation, const Var& query, const DistanceBias& bias,
+                     const AttentionExtents& extents) {
+  const Shape& table = bias.table.shape();
+  if (table.rank() != 2 || table[0] != extents.heads || bias.table.dtype() != query.dtype()) {
+    throw ShapeError(fmt::format(
+        "{}: the distance bias is {} {}, expected {} [heads {}, distances]", operation,
+        to_string(bias.table.dtype()), to_string(table), to_string(query.dtype()), extents.heads));
+  }
+  check_positions(operation, "queries", bias.query_positions, extents.batch, extents.query);
+  check_positions(operation, "keys", bias.key_positions, extents.batch, extents.key);
+  if (bias.query_positions.empty() || bias.key_positions.empty()) return;
+  const auto [query_low, query_high] = std::ranges::minmax(bias.query_positions);
+  const auto [key_low, key_high] = std::ranges::minmax(bias.key_positions);
+  const std::int64_t low = std::int64_t{key_low} - query_high;
+  const std::int64_t high = std::int64_t{key_high} - query_low;
+  if (low < bias.first || high >= bias.first + table[1]) {
+    throw ShapeError(
+        fmt::format("{}: distances {} to {} are not within the distance bias's {} to {}", operation,
+                    low, high, bias.first, bias.first + table[1] - 1));
+  }
+}
+
 }  // namespace
 
 AttentionExtents check_attention(const char* operation, const Var& query, const Var& key,
@@ -74,6 +108,8 @@ AttentionExtents check_attention(const char* operation, const Var& query, const 
   const AttentionExtents extents =
       extents_of(operation, query.shape(), key.shape(), value.shape(), options);
   if (!bias.is_null()) check_bias(operation, query, bias, extents);
+  if (!options.distance_bias.table.is_null())
+    check_distances(operation, query, options.distance_bias, extents);
   if (options.mask != nullptr)
     options.mask->check(extents.batch, extents.heads, extents.query, extents.key);
   if (!(options.dropout.rate >= 0 && options.dropout.rate <= 1)) {

@@ -19,6 +19,8 @@ namespace {
 
 using kernels::AttentionExtents;
 
+std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
 // 1 where the mask keeps a key: [batch, heads, query, key].
 Array keep_array(const Mask& mask, const AttentionExtents& extents, DType dtype) {
   std::vector<double> keep;
@@ -124,6 +126,26 @@ void add_statistics(const Array& scores, const Array& pattern, const Mask& mask,
 
 }  // namespace
 
+Var expand(const DistanceBias& bias, std::int64_t query, std::int64_t key) {
+  const auto rows = [](std::span<const std::int32_t> positions, std::int64_t time) {
+    return time == 0 ? 1 : static_cast<std::int64_t>(positions.size()) / time;
+  };
+  const std::int64_t query_rows = rows(bias.query_positions, query);
+  const std::int64_t key_rows = rows(bias.key_positions, key);
+  const std::int64_t batch = std::max(query_rows, key_rows);
+  std::vector<std::int32_t> columns;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const auto queries = bias.query_positions.subspan(index(query_rows == 1 ? 0 : b * query));
+    const auto keys = bias.key_positions.subspan(index(key_rows == 1 ? 0 : b * key));
+    for (std::int64_t i = 0; i < query; ++i)
+      for (std::int64_t j = 0; j < key; ++j)
+        columns.push_back(
+            static_cast<std::int32_t>(keys[index(j)] - queries[index(i)] - bias.first));
+  }
+  const Var by_distance = transpose(bias.table, {1, 0});
+  return transpose(gather_rows(by_distance, columns, {batch, query, key}), {0, 3, 1, 2});
+}
+
 Var attention_textbook(const Var& query, const Var& key, const Var& value, const Var& bias,
                        const AttentionOptions& options, const AttentionStages& stages) {
   const AttentionExtents extents =
@@ -136,6 +158,8 @@ Var attention_textbook(const Var& query, const Var& key, const Var& value, const
 
   Var scores = matmul(q, k, Transpose::no, Transpose::yes) * attention_scale(extents, options);
   if (!bias.is_null()) scores = scores + bias;
+  if (!options.distance_bias.table.is_null())
+    scores = scores + expand(options.distance_bias, extents.query, extents.key);
   if (options.softcap > 0) scores = tanh(scores / options.softcap) * options.softcap;
   if (stages.scores) scores = stages.scores(scores);
 

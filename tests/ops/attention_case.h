@@ -39,11 +39,21 @@ struct Case {
   Mask mask;
   bool bias = false;
   bool bias_per_example = false;
+  bool distance_bias = false;  // at positions with gaps, of each example its own
   double softcap = 0;
   double dropout = 0;
   double scale = 0;
   AttentionForm form = AttentionForm::automatic;
 
+  // Stretches of five neighbours with gaps of two between; example b begins at b.
+  [[nodiscard]] std::vector<std::int32_t> positions(std::int64_t time) const {
+    std::vector<std::int32_t> positions;
+    for (std::int64_t b = 0; b < batch; ++b)
+      for (std::int64_t i = 0; i < time; ++i)
+        positions.push_back(static_cast<std::int32_t>(b + i + i / 5 * 2));
+    return positions;
+  }
+  [[nodiscard]] std::int64_t distances() const { return 3 * (query + key) + 2 * batch; }
   [[nodiscard]] std::vector<Array> inputs(DType dtype) const {
     std::vector<Array> arrays = {random_array({batch, query, heads * head_dim}, 1, dtype, -2, 2),
                                  random_array({batch, key, kv_heads * head_dim}, 2, dtype, -2, 2),
@@ -52,6 +62,7 @@ struct Case {
       arrays.push_back(
           random_array({bias_per_example ? batch : 1, heads, query, key}, 4, dtype, -2, 2));
     }
+    if (distance_bias) arrays.push_back(random_array({heads, distances()}, 5, dtype, -2, 2));
     return arrays;
   }
   [[nodiscard]] AttentionOptions options(std::span<HeadStatistics> statistics = {}) const {
@@ -70,8 +81,11 @@ struct Case {
                         std::span<HeadStatistics> statistics = {}) const {
     const Var none;
     const Var& b = bias ? x[3] : none;
-    return textbook ? attention_textbook(x[0], x[1], x[2], b, options(statistics))
-                    : attention(x[0], x[1], x[2], b, options(statistics));
+    AttentionOptions chosen = options(statistics);
+    const std::vector<std::int32_t> queries = positions(query), keys = positions(key);
+    if (distance_bias) chosen.distance_bias = {x.back(), -distances() / 2, queries, keys};
+    return textbook ? attention_textbook(x[0], x[1], x[2], b, chosen)
+                    : attention(x[0], x[1], x[2], b, chosen);
   }
   [[nodiscard]] DifferentiableFunction function(bool textbook = false) const {
     return [this, textbook](std::span<const Var> x) { return run(x, textbook); };
@@ -113,6 +127,11 @@ inline std::vector<Case> cases() {
   add([](Case& c) {
     c.query = 19, c.key = 23, c.head_dim = 17, c.value_dim = 11, c.dropout = 0.2, c.bias = true;
     c.mask = Mask::causal();
+  });
+  add([](Case& c) { c.distance_bias = true, c.mask = Mask::causal(); });
+  add([](Case& c) {
+    c.distance_bias = c.bias = true, c.query = 19, c.key = 23, c.softcap = 2, c.dropout = 0.2;
+    c.kv_heads = 2, c.mask = Mask::causal() & Mask::window(9);
   });
   add([](Case& c) { c.query = 1, c.mask = Mask::causal(); });
   add([](Case& c) { c.batch = c.heads = c.kv_heads = c.query = c.key = c.head_dim = 1; });

@@ -28,6 +28,7 @@ std::vector<Case> long_cases() {
   add([](Case& c) { c.mask = random_mask(c, 2, 21), c.bias = true; });
   add([](Case& c) { c.mask = Mask::causal() & random_mask(c, 1, 22), c.dropout = 0.3; });
   add([](Case& c) { c.kv_heads = 1, c.softcap = 1.5, c.dropout = 0.2, c.mask = Mask::causal(); });
+  add([](Case& c) { c.distance_bias = true, c.query = c.key, c.mask = Mask::causal(); });
   add([](Case& c) { c.batch = 2, c.bias = c.bias_per_example = true, c.key = 512; });
   return all;
 }

@@ -19,6 +19,17 @@ struct AttentionDropout {
   std::int64_t first_example = 0;  // of this shard in the whole batch
 };
 
+// A bias that depends on how far a key stands from the query: row h of the table, at key position -
+// query position - first. Less than [query, key] numbers a head, and kept so.
+struct DistanceBias {
+  Var table;                                        // [heads, distances]; null: none
+  std::int64_t first = 0;                           // the distance of the table's column 0
+  std::span<const std::int32_t> query_positions{};  // [1 or batch, query]
+  std::span<const std::int32_t> key_positions{};    // [1 or batch, key]
+};
+// The same as a bias of all scores: [1 or batch, heads, query, key].
+[[nodiscard]] Var expand(const DistanceBias& bias, std::int64_t query, std::int64_t key);
+
 // How attention is computed; the forms agree up to rounding.
 enum class AttentionForm : std::uint8_t {
   automatic,  // stored up to 1024 keys, tiled beyond: the extents alone decide
@@ -37,6 +48,7 @@ struct AttentionOptions {
   const Mask* mask = nullptr;  // null: keeps everything
   AttentionDropout dropout{};  // rate 0: none
   AttentionForm form = AttentionForm::automatic;
+  DistanceBias distance_bias{};
   std::span<HeadStatistics> statistics{};  // [heads], added to; empty: not wanted
 };
 
@@ -47,7 +59,7 @@ struct AttentionOptions {
 //     -> [batch, query, heads * value_dim]
 //
 // For each example and head:
-//   S = cap(scale Q K^T + bias)
+//   S = cap(scale Q K^T + bias + distance bias)
 //   P = softmax(S) over kept keys
 //   O = dropout(P) V
 //
