@@ -21,15 +21,16 @@ Var checkpointed(const Block& block, const Var& x, const PositionContext& contex
   again.positions = nullptr;
   PositionContext kept = context;
   kept.score_bias = context.score_bias.detached();
-  std::vector<const Var*> inputs{&x};
-  if (!context.score_bias.is_null()) inputs.push_back(&context.score_bias);
+  kept.distance_table = context.distance_table.detached();
+  const Var* inputs[] = {&x, &context.score_bias, &context.distance_table};
   auto run = [&block, again, kept = std::move(kept), mask = pass.mask ? *pass.mask : Mask()](
                  Tape& tape, std::span<const Var> leaves) mutable {
     again.tape = &tape;
     again.mask = &mask;
-    if (leaves.size() > 1) kept.score_bias = leaves[1];
-    Var y = block(leaves[0], kept, again);
-    if (leaves.size() > 1) kept.score_bias = kept.score_bias.detached();
+    PositionContext positions = kept;
+    positions.score_bias = leaves[1];
+    positions.distance_table = leaves[2];
+    Var y = block(leaves[0], positions, again);
     again.statistics = nullptr;
     return y;
   };

@@ -84,6 +84,8 @@ Var MultiHeadAttention::attend(const Projections& projected, const PositionConte
   options.scale = config_.scale;
   options.softcap = config_.softcap;
   options.mask = &mask;
+  options.distance_bias = {context.distance_table, context.first_distance, context.query.values,
+                           context.key.values};
   if (pass.training && config_.dropout > 0) {
     options.dropout = {config_.dropout, pass.random.stream(path_ + ".pattern"), pass.first_example};
   }

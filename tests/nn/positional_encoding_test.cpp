@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "attune/ops/attention.h"
 #include "attune/ops/reduce.h"
 #include "nn/layer_test.h"
 
@@ -48,6 +49,7 @@ TEST(NoEncoding, AddsNothing) {
   const Array x = random_array({1, 3, 4}, 1);
   const PositionContext context = context_of(*none, Positions::range(0, 3), Positions::range(0, 3));
   EXPECT_TRUE(context.score_bias.is_null());
+  EXPECT_TRUE(context.distance_table.is_null());
   expect_near(none->embed(x, context.query, {}).value(), x, 0);
   expect_near(none->transform_query(x, 2, context).value(), x, 0);
   expect_near(none->transform_key(x, 2, context).value(), x, 0);
@@ -199,6 +201,13 @@ TEST(RopeEncoding, NewKeysAreRotatedByTheirOwnPositions) {
               {-1.413353, 1.879118, -2.828857, 4.058191}, 5.1e-7);
 }
 
+// What is added to the scores: [1, heads, query, key].
+Array bias_of(const PositionContext& context) {
+  const DistanceBias bias{context.distance_table, context.first_distance, context.query.values,
+                          context.key.values};
+  return expand(bias, context.query.time, context.key.time).value();
+}
+
 // --- alibi: the author's list; B13 ---
 
 TEST(AlibiEncoding, SlopesAreTheAuthorsForEveryHeadCount) {
@@ -216,7 +225,7 @@ TEST(AlibiEncoding, SlopesAreTheAuthorsForEveryHeadCount) {
   for (const auto& [heads, slopes] : golden) {
     Bench bench;
     const auto alibi = make("alibi", bench, config_of(2 * heads, heads));
-    const Array bias = context_of(*alibi, at(1), at(0)).score_bias.value();
+    const Array bias = bias_of(context_of(*alibi, at(1), at(0)));
     for (std::int64_t h = 0; h < heads; ++h) {
       EXPECT_NEAR(bias.at({0, h, 0, 0}), -slopes[static_cast<std::size_t>(h)], 5.1e-7)
           << heads << " heads, head " << h;
@@ -227,7 +236,7 @@ TEST(AlibiEncoding, SlopesAreTheAuthorsForEveryHeadCount) {
 TEST(AlibiEncoding, OneCachedQuerySeesItsDistances) {
   Bench bench;
   const auto alibi = make("alibi", bench, config_of(16, 8));
-  const Array bias = context_of(*alibi, at(4), Positions::range(0, 5)).score_bias.value();
+  const Array bias = bias_of(context_of(*alibi, at(4), Positions::range(0, 5)));
   ASSERT_EQ(bias.shape(), (Shape{1, 8, 1, 5}));
   expect_near(Array::from({5},
                           std::vector<double>{bias.at({0, 0, 0, 0}), bias.at({0, 0, 0, 1}),
@@ -237,11 +246,20 @@ TEST(AlibiEncoding, OneCachedQuerySeesItsDistances) {
               {-2, -1.5, -1, -0.5, 0}, 0);
 }
 
+TEST(PositionContext, DistancesRunFromTheFarthestKeyBehindToTheFarthestAhead) {
+  PositionContext context;
+  context.query = {2, 2, {4, 5, 2, 9}};
+  context.key = Positions::range(1, 7);
+  EXPECT_EQ(context.distances().first, 1 - 9);
+  EXPECT_EQ(context.distances().count, (7 - 2) - (1 - 9) + 1);
+  context.key = {};
+  EXPECT_EQ(context.distances().count, 0);
+}
+
 TEST(AlibiEncoding, IsSymmetricAheadAndBehind) {
   Bench bench;
   const auto alibi = make("alibi", bench, config_of(4, 2));
-  const Array bias =
-      context_of(*alibi, Positions::range(0, 3), Positions::range(0, 3)).score_bias.value();
+  const Array bias = bias_of(context_of(*alibi, Positions::range(0, 3), Positions::range(0, 3)));
   EXPECT_EQ(bias.at({0, 1, 0, 2}), bias.at({0, 1, 2, 0}));
   EXPECT_LT(bias.at({0, 1, 0, 2}), 0);
 }
@@ -260,7 +278,7 @@ std::int64_t bucket(bool causal, std::int32_t offset) {
     numbers.push_back(100 + b);
   }
   bench.store.find("position.weight")->set_value(Array::from({32, 2}, numbers, kDouble));
-  const Array bias = context_of(*t5, at(5000), at(5000 + offset)).score_bias.value();
+  const Array bias = bias_of(context_of(*t5, at(5000), at(5000 + offset)));
   EXPECT_EQ(bias.at({0, 1, 0, 0}), 100 + bias.at({0, 0, 0, 0}));
   return static_cast<std::int64_t>(bias.at({0, 0, 0, 0}));
 }

@@ -24,7 +24,18 @@ struct PositionContext {
   Positions key;            // of all keys: those in the cache, then the new ones
   Rotation query_rotation;  // null arrays where the encoding does not rotate
   Rotation key_rotation;    // of the keys that transform_key is given, see CachePolicy
-  Var score_bias;           // [1 or batch, heads, query, key], added to the scaled scores, or null
+  // Added to the scaled scores; null arrays where there is nothing to add. Where only the distance
+  // key - query matters, the second is the smaller by far: column c is distance first_distance + c.
+  Var score_bias;      // [1 or batch, heads, query, key]
+  Var distance_table;  // [heads, distances]
+  std::int64_t first_distance = 0;
+
+  // The distances between any query and any key.
+  struct Distances {
+    std::int64_t first;
+    std::int64_t count;
+  };
+  [[nodiscard]] Distances distances() const;
 
   // Tokens at these positions that attend to one another, without a cache; for prepare() to fill.
   [[nodiscard]] static PositionContext of(const Positions& positions) {

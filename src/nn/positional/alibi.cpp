@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -36,24 +35,17 @@ class Alibi final : public PositionalEncoding {
   [[nodiscard]] std::string_view name() const override { return "alibi"; }
 
   void prepare(PositionContext& context, const Pass&) const override {
-    const std::int64_t batch = std::max(context.query.batch, context.key.batch);
-    const auto heads = static_cast<std::int64_t>(slopes_.size());
-    Array bias = Array::uninitialized({batch, heads, context.query.time, context.key.time}, dtype_);
+    const auto [first, count] = context.distances();
+    Array table = Array::uninitialized({static_cast<std::int64_t>(slopes_.size()), count}, dtype_);
     dispatch(dtype_, [&]<class T>() {
-      T* element = bias.mutable_data<T>().data();
-      for (std::int64_t b = 0; b < batch; ++b) {
-        const std::int32_t* query = context.query.row(b);
-        const std::int32_t* key = context.key.row(b);
-        for (const double slope : slopes_) {
-          for (std::int64_t i = 0; i < context.query.time; ++i) {
-            for (std::int64_t j = 0; j < context.key.time; ++j) {
-              *element++ = static_cast<T>(-slope * std::abs(query[i] - key[j]));
-            }
-          }
-        }
+      T* element = table.mutable_data<T>().data();
+      for (const double slope : slopes_) {
+        for (std::int64_t d = first; d < first + count; ++d)
+          *element++ = static_cast<T>(-slope * static_cast<double>(std::abs(d)));
       }
     });
-    context.score_bias = Var(std::move(bias));
+    context.distance_table = Var(std::move(table));
+    context.first_distance = first;
   }
 
  private:

@@ -43,19 +43,11 @@ class T5 final : public PositionalEncoding {
   [[nodiscard]] std::string_view name() const override { return "t5"; }
 
   void prepare(PositionContext& context, const Pass& pass) const override {
-    const std::int64_t batch = std::max(context.query.batch, context.key.batch);
+    const auto [first, count] = context.distances();
     std::vector<std::int32_t> buckets;
-    buckets.reserve(static_cast<std::size_t>(batch * context.query.time * context.key.time));
-    for (std::int64_t b = 0; b < batch; ++b) {
-      for (std::int64_t i = 0; i < context.query.time; ++i) {
-        for (std::int64_t j = 0; j < context.key.time; ++j) {
-          buckets.push_back(bucket(context.key.row(b)[j] - context.query.row(b)[i]));
-        }
-      }
-    }
-    const Var rows =
-        gather_rows(pass(table_), buckets, {batch, context.query.time, context.key.time});
-    context.score_bias = transpose(rows, {0, 3, 1, 2});
+    for (std::int64_t d = first; d < first + count; ++d) buckets.push_back(bucket(d));
+    context.distance_table = transpose(gather_rows(pass(table_), buckets, {count}), {1, 0});
+    context.first_distance = first;
   }
 
  private:
