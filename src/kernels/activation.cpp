@@ -2,7 +2,9 @@
 // pass and so speak xsimd, which costs seconds to compile: hence a file of their own.
 
 #include <numbers>
+#include <utility>
 
+#include "kernels/reuse.h"
 #include "kernels/simd_batch.h"
 #include "kernels/unary.h"
 
@@ -18,24 +20,26 @@ struct Pair {
 // f: a batch of x to a Pair; the slope is not computed where only the value is used, for f is
 // inlined.
 template <class F>
-Array map_value(const Array& x, F f) {
+Array map_value(Array x, F f) {
   return dispatch(x.dtype(), [&]<class T>() {
-    Array value = Array::uninitialized(x.shape(), x.dtype());
-    map_into(x.data<T>().data(), value.mutable_data<T>().data(), x.size(),
+    const std::int64_t size = x.size();
+    const T* from = x.data<T>().data();
+    Array value = reuse(x);
+    map_into(from, value.mutable_data<T>().data(), size,
              [f](const Batch<T>& v) { return f(v).value; });
     return value;
   });
 }
 
 template <class F>
-ValueAndSlope map_both(const Array& x, F f) {
+ValueAndSlope map_both(Array x, F f) {
   return dispatch(x.dtype(), [&]<class T>() {
-    ValueAndSlope result{Array::uninitialized(x.shape(), x.dtype()),
-                         Array::uninitialized(x.shape(), x.dtype())};
+    const std::int64_t size = x.size();
     const T* from = x.data<T>().data();
+    Array slopes = Array::uninitialized(x.shape(), x.dtype());
+    ValueAndSlope result{reuse(x), std::move(slopes)};
     T* value = result.value.mutable_data<T>().data();
     T* slope = result.slope.mutable_data<T>().data();
-    const std::int64_t size = x.size();
     std::int64_t i = 0;
     for (; i + kLanes<T> <= size; i += kLanes<T>) {
       const Pair<T> both = f(Batch<T>::load_unaligned(from + i));
@@ -127,13 +131,56 @@ constexpr auto kSilu = []<class T>(const Batch<T>& x) {
 
 }  // namespace
 
-Array softplus(const Array& x) { return map_value(x, kSoftplus); }
-ValueAndSlope softplus_with_slope(const Array& x) { return map_both(x, kSoftplus); }
-Array gelu(const Array& x) { return map_value(x, kGelu); }
-ValueAndSlope gelu_with_slope(const Array& x) { return map_both(x, kGelu); }
-Array gelu_tanh(const Array& x) { return map_value(x, kGeluTanh); }
-ValueAndSlope gelu_tanh_with_slope(const Array& x) { return map_both(x, kGeluTanh); }
-Array silu(const Array& x) { return map_value(x, kSilu); }
-ValueAndSlope silu_with_slope(const Array& x) { return map_both(x, kSilu); }
+Array softplus(Array x) { return map_value(std::move(x), kSoftplus); }
+ValueAndSlope softplus_with_slope(Array x) { return map_both(std::move(x), kSoftplus); }
+Array gelu(Array x) { return map_value(std::move(x), kGelu); }
+ValueAndSlope gelu_with_slope(Array x) { return map_both(std::move(x), kGelu); }
+Array gelu_tanh(Array x) { return map_value(std::move(x), kGeluTanh); }
+ValueAndSlope gelu_tanh_with_slope(Array x) { return map_both(std::move(x), kGeluTanh); }
+Array silu(Array x) { return map_value(std::move(x), kSilu); }
+ValueAndSlope silu_with_slope(Array x) { return map_both(std::move(x), kSilu); }
+
+Array swiglu(const Array& gate, const Array& up) {
+  return dispatch(gate.dtype(), [&]<class T>() {
+    Array y = Array::uninitialized(gate.shape(), gate.dtype());
+    const T* g = gate.data<T>().data();
+    const T* u = up.data<T>().data();
+    T* out = y.mutable_data<T>().data();
+    for_each_batch<T>(gate.size(), [&](std::int64_t i, auto access) {
+      access.store(out + i, kSilu(access.load(g + i, T{0})).value * access.load(u + i, T{0}));
+    });
+    return y;
+  });
+}
+
+namespace {
+
+// dy slope, and 0 wherever dy is 0: see chain() in binary.h.
+template <std::floating_point T>
+Batch<T> batch_chain(const Batch<T>& dy, const Batch<T>& slope) {
+  const Batch<T> zero(T{0});
+  return xsimd::select(dy == zero, zero, dy * slope);
+}
+
+}  // namespace
+
+SwigluGradients swiglu_backward(const Array& dy, Array gate, Array up) {
+  return dispatch(dy.dtype(), [&]<class T>() {
+    const T* d = dy.data<T>().data();
+    const T* g = gate.data<T>().data();
+    const T* u = up.data<T>().data();
+    SwigluGradients result{reuse(gate), reuse(up)};
+    T* dgate = result.dgate.mutable_data<T>().data();
+    T* dup = result.dup.mutable_data<T>().data();
+    for_each_batch<T>(dy.size(), [&](std::int64_t i, auto access) {
+      const Batch<T> upstream = access.load(d + i, T{0});
+      const Pair<T> silu = kSilu(access.load(g + i, T{0}));
+      const Batch<T> factor = access.load(u + i, T{0});
+      access.store(dgate + i, batch_chain(batch_chain(upstream, factor), silu.slope));
+      access.store(dup + i, batch_chain(upstream, silu.value));
+    });
+    return result;
+  });
+}
 
 }  // namespace attune::kernels

@@ -3,10 +3,46 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/elementwise.h"
 #include "kernels/simd_batch.h"
 
 namespace attune::kernels {
 namespace {
+
+// The rows of x, one below the other.
+template <std::floating_point T>
+class Rows final {
+ public:
+  explicit Rows(const Array& x) : data_(x.data<T>().data()), width_(x.shape().last()) {}
+  const T* operator[](std::int64_t row) const { return data_ + row * width_; }
+
+ private:
+  const T* data_;
+  std::int64_t width_;
+};
+
+// The rows of x + branch, each written into `sum` when it is asked for, which is once.
+template <std::floating_point T>
+class SumRows final {
+ public:
+  SumRows(const Array& x, const Array& branch, Array& sum)
+      : x_(x), branch_(branch), sum_(sum.mutable_data<T>().data()), width_(x.shape().last()) {}
+  const T* operator[](std::int64_t row) const {
+    const T* x = x_[row];
+    const T* branch = branch_[row];
+    T* sum = sum_ + row * width_;
+    const std::int64_t n = width_;
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) sum[i] = x[i] + branch[i];
+    return sum;
+  }
+
+ private:
+  Rows<T> x_;
+  Rows<T> branch_;
+  T* sum_;
+  std::int64_t width_;
+};
 
 Array or_full(const Array& parameter, std::int64_t n, double value, DType dtype) {
   return parameter.is_null() ? Array::full({n}, value, dtype) : parameter;
@@ -72,34 +108,54 @@ RowStatistics<T> statistics_of(const T* x, std::int64_t n, T eps) {
   return {mean, T(1) / std::sqrt(variance + eps)};
 }
 
+// Writes y and the statistics of each row of x.
+template <std::floating_point T, class InputRows>
+void layer_norm_rows(const InputRows& x, const Array& gain, const Array& shift, T eps,
+                     LayerNorm& result) {
+  const std::int64_t n = result.y.shape().last();
+  const Array gains = or_full(gain, n, 1, dtype_of<T>);
+  const Array shifts = or_full(shift, n, 0, dtype_of<T>);
+  const T* g = gains.data<T>().data();
+  const T* s = shifts.data<T>().data();
+  T* out = result.y.mutable_data<T>().data();
+  T* mean = result.mean.mutable_data<T>().data();
+  T* rstd = result.rstd.mutable_data<T>().data();
+  for (std::int64_t row = 0; row < result.mean.size(); ++row, out += n) {
+    const T* in = x[row];
+    const RowStatistics<T> row_statistics = statistics_of(in, n, eps);
+    mean[row] = row_statistics.mean;
+    rstd[row] = row_statistics.rstd;
+    const Batch<T> center(mean[row]);
+    const Batch<T> scale(rstd[row]);
+    for_each_batch<T>(n, [&](std::int64_t i, auto access) {
+      const Batch<T> h = (access.load(in + i, T(0)) - center) * scale;
+      access.store(out + i, xsimd::fma(h, access.load(g + i, T(0)), access.load(s + i, T(0))));
+    });
+  }
+}
+
+LayerNorm uninitialized_layer_norm(const Array& x) {
+  const Shape rows{x.shape().rows()};
+  return {Array::uninitialized(x.shape(), x.dtype()), Array::uninitialized(rows, x.dtype()),
+          Array::uninitialized(rows, x.dtype())};
+}
+
 }  // namespace
 
 LayerNorm layer_norm(const Array& x, const Array& gain, const Array& shift, double eps) {
-  const std::int64_t n = x.shape().last();
-  const std::int64_t rows = x.shape().rows();
-  const DType dtype = x.dtype();
-  LayerNorm result{Array::uninitialized(x.shape(), dtype), Array::uninitialized({rows}, dtype),
-                   Array::uninitialized({rows}, dtype)};
-  const Array gains = or_full(gain, n, 1, dtype);
-  const Array shifts = or_full(shift, n, 0, dtype);
-  dispatch(dtype, [&]<class T>() {
-    const T* in = x.data<T>().data();
-    const T* g = gains.data<T>().data();
-    const T* s = shifts.data<T>().data();
-    T* out = result.y.mutable_data<T>().data();
-    T* mean = result.mean.mutable_data<T>().data();
-    T* rstd = result.rstd.mutable_data<T>().data();
-    for (std::int64_t row = 0; row < rows; ++row, in += n, out += n) {
-      const RowStatistics<T> row_statistics = statistics_of(in, n, static_cast<T>(eps));
-      mean[row] = row_statistics.mean;
-      rstd[row] = row_statistics.rstd;
-      const Batch<T> center(mean[row]);
-      const Batch<T> scale(rstd[row]);
-      for_each_batch<T>(n, [&](std::int64_t i, auto access) {
-        const Batch<T> h = (access.load(in + i, T(0)) - center) * scale;
-        access.store(out + i, xsimd::fma(h, access.load(g + i, T(0)), access.load(s + i, T(0))));
-      });
-    }
+  LayerNorm result = uninitialized_layer_norm(x);
+  dispatch(x.dtype(), [&]<class T>() {
+    layer_norm_rows(Rows<T>(x), gain, shift, static_cast<T>(eps), result);
+  });
+  return result;
+}
+
+AddLayerNorm add_layer_norm(const Array& x, const Array& branch, const Array& gain,
+                            const Array& shift, double eps) {
+  AddLayerNorm result{Array::uninitialized(x.shape(), x.dtype()), uninitialized_layer_norm(x)};
+  dispatch(x.dtype(), [&]<class T>() {
+    layer_norm_rows(SumRows<T>(x, branch, result.sum), gain, shift, static_cast<T>(eps),
+                    result.norm);
   });
   return result;
 }
@@ -137,13 +193,15 @@ void layer_norm_backward_row(const T* x, const T* gain, T mean, T rstd, const T*
 }  // namespace
 
 LayerNormGradients layer_norm_backward(const Array& x, const Array& gain, const Array& mean,
-                                       const Array& rstd, const Array& dy, bool with_parameters) {
+                                       const Array& rstd, const Array& dy, bool with_parameters,
+                                       const Array& beside) {
   const std::int64_t n = x.shape().last();
   LayerNormGradients result{Array::uninitialized(x.shape(), x.dtype()), {}, {}};
   const Array gains = or_full(gain, n, 1, x.dtype());
   dispatch(x.dtype(), [&]<class T>() {
     const T* in = x.data<T>().data();
     const T* upstream = dy.data<T>().data();
+    const T* others = beside.is_null() ? nullptr : beside.data<T>().data();
     T* out = result.dx.mutable_data<T>().data();
     ColumnSums<T> dgain(with_parameters ? n : 0);
     ColumnSums<T> dshift(with_parameters ? n : 0);
@@ -155,6 +213,7 @@ LayerNormGradients layer_norm_backward(const Array& x, const Array& gain, const 
     for (std::int64_t row = 0; row < x.shape().rows(); ++row) {
       layer_norm_backward_row(in + row * n, gains_row, means[row], rstds[row], upstream + row * n,
                               n, out + row * n, dgain_row, dshift_row);
+      if (others != nullptr) add_run(others + row * n, out + row * n, n);
       dgain.next_row();
       dshift.next_row();
     }
@@ -165,28 +224,47 @@ LayerNormGradients layer_norm_backward(const Array& x, const Array& gain, const 
   return result;
 }
 
+namespace {
+
+template <std::floating_point T, class InputRows>
+void rms_norm_rows(const InputRows& x, const Array& gain, T eps, RmsNorm& result) {
+  const std::int64_t n = result.y.shape().last();
+  const Array gains = or_full(gain, n, 1, dtype_of<T>);
+  const T* g = gains.data<T>().data();
+  T* out = result.y.mutable_data<T>().data();
+  T* rstd = result.rstd.mutable_data<T>().data();
+  for (std::int64_t row = 0; row < result.rstd.size(); ++row, out += n) {
+    const T* in = x[row];
+    const T sum = sum_over<T>(n, [&](std::int64_t i, auto access) {
+      const Batch<T> v = access.load(in + i, T(0));
+      return v * v;
+    });
+    rstd[row] = T(1) / std::sqrt(sum / static_cast<T>(n) + eps);
+    const Batch<T> scale(rstd[row]);
+    for_each_batch<T>(n, [&](std::int64_t i, auto access) {
+      access.store(out + i, access.load(in + i, T(0)) * scale * access.load(g + i, T(0)));
+    });
+  }
+}
+
+RmsNorm uninitialized_rms_norm(const Array& x) {
+  return {Array::uninitialized(x.shape(), x.dtype()),
+          Array::uninitialized({x.shape().rows()}, x.dtype())};
+}
+
+}  // namespace
+
 RmsNorm rms_norm(const Array& x, const Array& gain, double eps) {
-  const std::int64_t n = x.shape().last();
-  const std::int64_t rows = x.shape().rows();
-  RmsNorm result{Array::uninitialized(x.shape(), x.dtype()),
-                 Array::uninitialized({rows}, x.dtype())};
-  const Array gains = or_full(gain, n, 1, x.dtype());
+  RmsNorm result = uninitialized_rms_norm(x);
+  dispatch(x.dtype(),
+           [&]<class T>() { rms_norm_rows(Rows<T>(x), gain, static_cast<T>(eps), result); });
+  return result;
+}
+
+AddRmsNorm add_rms_norm(const Array& x, const Array& branch, const Array& gain, double eps) {
+  AddRmsNorm result{Array::uninitialized(x.shape(), x.dtype()), uninitialized_rms_norm(x)};
   dispatch(x.dtype(), [&]<class T>() {
-    const T* in = x.data<T>().data();
-    const T* g = gains.data<T>().data();
-    T* out = result.y.mutable_data<T>().data();
-    T* rstd = result.rstd.mutable_data<T>().data();
-    for (std::int64_t row = 0; row < rows; ++row, in += n, out += n) {
-      const T sum = sum_over<T>(n, [&](std::int64_t i, auto access) {
-        const Batch<T> v = access.load(in + i, T(0));
-        return v * v;
-      });
-      rstd[row] = T(1) / std::sqrt(sum / static_cast<T>(n) + static_cast<T>(eps));
-      const Batch<T> scale(rstd[row]);
-      for_each_batch<T>(n, [&](std::int64_t i, auto access) {
-        access.store(out + i, access.load(in + i, T(0)) * scale * access.load(g + i, T(0)));
-      });
-    }
+    rms_norm_rows(SumRows<T>(x, branch, result.sum), gain, static_cast<T>(eps), result.norm);
   });
   return result;
 }
@@ -213,13 +291,14 @@ void rms_norm_backward_row(const T* x, const T* gain, T rstd, const T* dy, std::
 }  // namespace
 
 RmsNormGradients rms_norm_backward(const Array& x, const Array& gain, const Array& rstd,
-                                   const Array& dy, bool with_parameters) {
+                                   const Array& dy, bool with_parameters, const Array& beside) {
   const std::int64_t n = x.shape().last();
   RmsNormGradients result{Array::uninitialized(x.shape(), x.dtype()), {}};
   const Array gains = or_full(gain, n, 1, x.dtype());
   dispatch(x.dtype(), [&]<class T>() {
     const T* in = x.data<T>().data();
     const T* upstream = dy.data<T>().data();
+    const T* others = beside.is_null() ? nullptr : beside.data<T>().data();
     T* out = result.dx.mutable_data<T>().data();
     ColumnSums<T> dgain(with_parameters ? n : 0);
     T* dgain_row = with_parameters ? dgain.row() : nullptr;
@@ -228,6 +307,7 @@ RmsNormGradients rms_norm_backward(const Array& x, const Array& gain, const Arra
     for (std::int64_t row = 0; row < x.shape().rows(); ++row) {
       rms_norm_backward_row(in + row * n, gains_row, rstds[row], upstream + row * n, n,
                             out + row * n, dgain_row);
+      if (others != nullptr) add_run(others + row * n, out + row * n, n);
       dgain.next_row();
     }
     if (with_parameters) result.dgain = dgain.finish();

@@ -1,7 +1,9 @@
 #include "kernels/unary.h"
 
 #include <cmath>
+#include <utility>
 
+#include "kernels/reuse.h"
 #include "kernels/simd_math.h"
 
 namespace attune::kernels {
@@ -9,12 +11,12 @@ namespace {
 
 // y = f(x)
 template <class F>
-Array map(const Array& x, F f) {
+Array map(Array x, F f) {
   return dispatch(x.dtype(), [&]<class T>() {
-    Array result = Array::uninitialized(x.shape(), x.dtype());
-    const T* from = x.data<T>().data();
-    T* to = result.mutable_data<T>().data();
     const std::int64_t size = x.size();
+    const T* from = x.data<T>().data();
+    Array result = reuse(x);
+    T* to = result.mutable_data<T>().data();
 #pragma omp simd
     for (std::int64_t i = 0; i < size; ++i) to[i] = f(from[i]);
     return result;
@@ -100,11 +102,62 @@ Array sigmoid_backward(const Array& dy, const Array& y) {
   return map_gradient(dy, y, [](auto d, auto value) { return d * value * (1 - value); });
 }
 
-Array relu(const Array& x) {
-  return map(x, [](auto value) { return value <= 0 ? 0 : value; });
+Array relu(Array x) {
+  return map(std::move(x), [](auto value) { return value <= 0 ? 0 : value; });
 }
 Array relu_backward(const Array& dy, const Array& y) {
   return map_gradient(dy, y, [](auto d, auto value) { return value <= 0 ? 0 : d; });
+}
+
+namespace {
+
+// One row: dx = f(dy, saved), and sum += dx unless it is null. dx may be saved.
+template <std::floating_point T, class F>
+void biased_row(const T* dy, const T* saved, std::int64_t n, T* dx, double* sum, F f) {
+  if (sum == nullptr) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) dx[i] = f(dy[i], saved[i]);
+    return;
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T d = f(dy[i], saved[i]);
+    dx[i] = d;
+    sum[i] += static_cast<double>(d);
+  }
+}
+
+template <class F>
+BiasedGradients biased_gradients(const Array& dy, Array saved, bool with_bias, F f) {
+  return dispatch(dy.dtype(), [&]<class T>() {
+    const std::int64_t n = dy.shape().last();
+    const std::int64_t rows = dy.shape().rows();
+    const T* d = dy.data<T>().data();
+    const T* s = saved.data<T>().data();
+    BiasedGradients result{reuse(saved), {}};
+    T* dx = result.dx.mutable_data<T>().data();
+    if (!with_bias) {
+      biased_row<T>(d, s, rows * n, dx, nullptr, f);
+      return result;
+    }
+    Array sums = Array::zeros({n}, DType::float64);
+    double* sum = sums.mutable_data<double>().data();
+    for (std::int64_t at = 0; at < rows * n; at += n)
+      biased_row(d + at, s + at, n, dx + at, sum, f);
+    result.dbias = sums.cast(dy.dtype());
+    return result;
+  });
+}
+
+}  // namespace
+
+BiasedGradients biased_backward(const Array& dy, Array slope, bool with_bias) {
+  return biased_gradients(dy, std::move(slope), with_bias,
+                          [](auto d, auto s) { return d == 0 ? 0 : d * s; });
+}
+BiasedGradients biased_relu_backward(const Array& dy, Array y, bool with_bias) {
+  return biased_gradients(dy, std::move(y), with_bias,
+                          [](auto d, auto value) { return value <= 0 ? 0 : d; });
 }
 
 }  // namespace attune::kernels

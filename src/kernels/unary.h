@@ -28,23 +28,42 @@ namespace attune::kernels {
 // dx = dy y (1 - y)
 [[nodiscard]] Array sigmoid(const Array& x);
 [[nodiscard]] Array sigmoid_backward(const Array& dy, const Array& y);
-// dx = x > 0 ? dy : 0. NaN stays NaN.
-[[nodiscard]] Array relu(const Array& x);
+// dx = x > 0 ? dy : 0. NaN stays NaN. y takes the storage of x where nobody else holds it.
+[[nodiscard]] Array relu(Array x);
 [[nodiscard]] Array relu_backward(const Array& dy, const Array& y);
 
 // Functions whose slope f'(x) falls out of computing y: it is saved in place of x, and dx = dy
-// slope.
+// slope. The value takes the storage of x where nobody else holds it.
 struct ValueAndSlope {
   Array value;
   Array slope;
 };
-[[nodiscard]] Array softplus(const Array& x);
-[[nodiscard]] ValueAndSlope softplus_with_slope(const Array& x);
-[[nodiscard]] Array gelu(const Array& x);
-[[nodiscard]] ValueAndSlope gelu_with_slope(const Array& x);
-[[nodiscard]] Array gelu_tanh(const Array& x);
-[[nodiscard]] ValueAndSlope gelu_tanh_with_slope(const Array& x);
-[[nodiscard]] Array silu(const Array& x);
-[[nodiscard]] ValueAndSlope silu_with_slope(const Array& x);
+[[nodiscard]] Array softplus(Array x);
+[[nodiscard]] ValueAndSlope softplus_with_slope(Array x);
+[[nodiscard]] Array gelu(Array x);
+[[nodiscard]] ValueAndSlope gelu_with_slope(Array x);
+[[nodiscard]] Array gelu_tanh(Array x);
+[[nodiscard]] ValueAndSlope gelu_tanh_with_slope(Array x);
+[[nodiscard]] Array silu(Array x);
+[[nodiscard]] ValueAndSlope silu_with_slope(Array x);
+
+// The way back through y = f(x + bias), in one pass, from dloss/dy [..., columns] and what f saved
+// of x + bias: dx = dy slope or relu's dx, and dbias [columns] = sum over rows of dx, in double;
+// null unless asked for. dx takes the storage of what was saved where nobody else holds it.
+struct BiasedGradients {
+  Array dx;
+  Array dbias;
+};
+[[nodiscard]] BiasedGradients biased_backward(const Array& dy, Array slope, bool with_bias);
+[[nodiscard]] BiasedGradients biased_relu_backward(const Array& dy, Array y, bool with_bias);
+
+// y = silu(gate) up, of one shape:   dup = dy silu(gate),   dgate = dy up silu'(gate)
+// Saves its operands and computes the sigmoid again: that costs less than to write and read it.
+[[nodiscard]] Array swiglu(const Array& gate, const Array& up);
+struct SwigluGradients {
+  Array dgate;  // in the storage of gate where nobody else holds it
+  Array dup;    // in the storage of up, likewise
+};
+[[nodiscard]] SwigluGradients swiglu_backward(const Array& dy, Array gate, Array up);
 
 }  // namespace attune::kernels

@@ -36,26 +36,45 @@ Block::Block(const Scope& scope, const TransformerConfig& config,
 }
 
 Var Block::operator()(const Var& input, const PositionContext& context, const Pass& pass) const {
+  const Var x = pass.hook(HookPoint::residual_pre, layer_, input);
   const bool pre = norm_position_ == NormPosition::pre;
-  Var x = pass.hook(HookPoint::residual_pre, layer_, input);
 
   Var branch = attention_(pre ? norm_1_(x, pass) : x, context, pass);
   branch = pass.hook(HookPoint::attention_out, layer_, attention_dropout_(branch, pass));
-  x = add_branch(x, branch);
-  if (!pre) x = norm_1_(x, pass);
+  if (!ffn_) return end(x, branch, norm_1_, pass);
 
-  if (ffn_) {
-    x = pass.hook(HookPoint::residual_mid, layer_, x);
-    branch = (*ffn_)(pre ? (*norm_2_)(x, pass) : x, pass);
-    branch = pass.hook(HookPoint::ffn_out, layer_, (*ffn_dropout_)(branch, pass));
-    x = add_branch(x, branch);
-    if (!pre) x = (*norm_2_)(x, pass);
-  }
-  return pass.hook(HookPoint::residual_post, layer_, x);
+  const ResidualNorm stream = middle(x, branch, pass);
+  branch = (*ffn_)(stream.normalised, pass);
+  branch = pass.hook(HookPoint::ffn_out, layer_, (*ffn_dropout_)(branch, pass));
+  return end(stream.sum, branch, *norm_2_, pass);
 }
 
 Var Block::add_branch(const Var& x, const Var& branch) const {
   return residual_ ? x + branch : branch;
+}
+
+ResidualNorm Block::join(const Var& x, const Var& branch, const Norm& norm,
+                         const Pass& pass) const {
+  if (residual_) return norm.of_sum(x, branch, pass);
+  return {branch, norm(branch, pass)};
+}
+
+ResidualNorm Block::middle(const Var& x, const Var& branch, const Pass& pass) const {
+  if (norm_position_ == NormPosition::post) {
+    const Var y =
+        pass.hook(HookPoint::residual_mid, layer_, join(x, branch, norm_1_, pass).normalised);
+    return {y, y};
+  }
+  if (pass.hooks == nullptr) return join(x, branch, *norm_2_, pass);
+  // A hook may put another stream between the sum and its norm.
+  const Var sum = pass.hook(HookPoint::residual_mid, layer_, add_branch(x, branch));
+  return {sum, (*norm_2_)(sum, pass)};
+}
+
+Var Block::end(const Var& x, const Var& branch, const Norm& norm, const Pass& pass) const {
+  const bool pre = norm_position_ == NormPosition::pre;
+  const Var y = pre ? add_branch(x, branch) : join(x, branch, norm, pass).normalised;
+  return pass.hook(HookPoint::residual_post, layer_, y);
 }
 
 }  // namespace attune

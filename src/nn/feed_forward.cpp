@@ -1,23 +1,24 @@
 #include "attune/nn/feed_forward.h"
 
-#include "attune/ops/arithmetic.h"
+#include "attune/core/error.h"
 #include "attune/ops/unary.h"
 
 namespace attune {
 namespace {
 
-Var activate(Activation activation, const Var& x) {
+// Of activations without a gate.
+ActivationFunction function_of(Activation activation) {
   switch (activation) {
     case Activation::gelu:
-      return gelu(x);
+      return ActivationFunction::gelu;
     case Activation::gelu_tanh:
-      return gelu_tanh(x);
+      return ActivationFunction::gelu_tanh;
     case Activation::relu:
-      return relu(x);
+      return ActivationFunction::relu;
     case Activation::swiglu:
-      return silu(x);
+      break;
   }
-  return x;
+  throw InternalError("feed_forward: the activation is gated");
 }
 
 }  // namespace
@@ -35,10 +36,13 @@ FeedForward::FeedForward(const Scope& scope, const FeedForwardConfig& config,
             Role::residual_projection) {}
 
 Var FeedForward::operator()(const Var& x, const Pass& pass) const {
-  Var hidden = up_(x, pass);
-  hidden =
-      gate_ ? activate(activation_, (*gate_)(x, pass)) * hidden : activate(activation_, hidden);
+  const Var hidden = gate_ ? gated(x, pass) : up_(x, pass, function_of(activation_));
   return down_(pass.hook(HookPoint::ffn_hidden, layer_, hidden), pass);
+}
+
+Var FeedForward::gated(const Var& x, const Pass& pass) const {
+  const Var up = up_(x, pass);
+  return swiglu((*gate_)(x, pass), up);
 }
 
 }  // namespace attune

@@ -14,4 +14,8 @@ Var Linear::operator()(const Var& x, const Pass& pass) const {
   return linear(x, pass(weight_), bias_ ? pass(*bias_) : Var());
 }
 
+Var Linear::operator()(const Var& x, const Pass& pass, ActivationFunction activation) const {
+  return linear_activation(x, pass(weight_), bias_ ? pass(*bias_) : Var(), activation);
+}
+
 }  // namespace attune

@@ -1,6 +1,6 @@
 #include "attune/nn/norm.h"
 
-#include "attune/ops/norm.h"
+#include "attune/ops/arithmetic.h"
 
 namespace attune {
 
@@ -22,6 +22,20 @@ Var Norm::operator()(const Var& x, const Pass& pass) const {
       break;
   }
   return layer_norm(x, pass(*gain_), shift_ ? pass(*shift_) : Var());
+}
+
+ResidualNorm Norm::of_sum(const Var& x, const Var& branch, const Pass& pass) const {
+  switch (kind_) {
+    case NormKind::none: {
+      const Var sum = x + branch;
+      return {sum, sum};
+    }
+    case NormKind::rmsnorm:
+      return add_rms_norm(x, branch, pass(*gain_));
+    case NormKind::layernorm:
+      break;
+  }
+  return add_layer_norm(x, branch, pass(*gain_), shift_ ? pass(*shift_) : Var());
 }
 
 }  // namespace attune

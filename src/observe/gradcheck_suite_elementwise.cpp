@@ -66,6 +66,9 @@ void add_unary(Cases& cases) {
   add_unary_case(cases, "gelu", gelu, any);
   add_unary_case(cases, "gelu_tanh", gelu_tanh, any);
   add_unary_case(cases, "silu", silu, any);
+  cases.push_back(
+      {"swiglu", [](Values x) { return swiglu(x[0], x[1]); }, {any, uniform(shape, 4, -3, 3)}});
+  cases.push_back({"swiglu of one", [](Values x) { return swiglu(x[0], x[0]); }, {any}});
 }
 
 void add_arithmetic(Cases& cases) {

@@ -1,6 +1,7 @@
 #include <array>
 
 #include "attune/core/random.h"
+#include "attune/ops/arithmetic.h"
 #include "attune/ops/dropout.h"
 #include "attune/ops/loss.h"
 #include "attune/ops/matmul.h"
@@ -20,6 +21,18 @@ void add_matmul(Cases& cases, const std::string& form, const Shape& a, const Sha
   cases.push_back(uniform_case("matmul" + form, {a, b}, [transpose_a, transpose_b](Values x) {
     return matmul(x[0], x[1], transpose_a, transpose_b);
   }));
+}
+
+// Small weights and a bias away from zero keep relu's argument off its kink.
+void add_linear_activation(Cases& cases, const std::string& name, ActivationFunction function) {
+  const Array x = uniform({2, 3, 4}, 1);
+  const Array weight = uniform({5, 4}, 2, -0.02, 0.02);
+  cases.push_back({"linear_activation " + name,
+                   [=](Values in) { return linear_activation(in[0], in[1], in[2], function); },
+                   {x, weight, away_from_zero({5}, 3)}});
+  cases.push_back({"linear_activation " + name + " no bias",
+                   [=](Values in) { return linear_activation(in[0], in[1], {}, function); },
+                   {uniform({2, 3, 4}, 4, 0.2, 1), uniform({5, 4}, 5, 0.2, 1)}});
 }
 
 // Over each axis of [2, 3, 5], with and without the axis kept.
@@ -70,6 +83,10 @@ void add_products(Cases& cases) {
       uniform_case("linear", {{2, 3, 4}, {5, 4}}, [](Values x) { return linear(x[0], x[1]); }));
   cases.push_back(uniform_case("linear bias", {{2, 3, 4}, {5, 4}, {5}},
                                [](Values x) { return linear(x[0], x[1], x[2]); }));
+  add_linear_activation(cases, "relu", ActivationFunction::relu);
+  add_linear_activation(cases, "gelu", ActivationFunction::gelu);
+  add_linear_activation(cases, "gelu_tanh", ActivationFunction::gelu_tanh);
+  add_linear_activation(cases, "silu", ActivationFunction::silu);
 }
 
 void add_reductions(Cases& cases) {
@@ -149,6 +166,26 @@ void add_normalisation(Cases& cases) {
       uniform_case("rms_norm", {rows, width}, [](Values x) { return rms_norm(x[0], x[1]); }));
   cases.push_back(
       uniform_case("rms_norm bare", {rows}, [](Values x) { return rms_norm(x[0], {}); }));
+
+  // Both outputs, and each alone.
+  const auto product = [](const ResidualNorm& both) { return both.sum * both.normalised; };
+  cases.push_back(uniform_case("add_layer_norm", {rows, rows, width, width}, [=](Values x) {
+    return product(add_layer_norm(x[0], x[1], x[2], x[3]));
+  }));
+  cases.push_back(uniform_case("add_layer_norm gain", {rows, rows, width}, [=](Values x) {
+    return product(add_layer_norm(x[0], x[1], x[2], {}));
+  }));
+  cases.push_back(uniform_case("add_layer_norm norm", {rows, rows}, [](Values x) {
+    return add_layer_norm(x[0], x[1], {}, {}).normalised;
+  }));
+  cases.push_back(uniform_case("add_layer_norm sum", {rows, rows, width},
+                               [](Values x) { return add_layer_norm(x[0], x[1], x[2], {}).sum; }));
+  cases.push_back(uniform_case("add_rms_norm", {rows, rows, width},
+                               [=](Values x) { return product(add_rms_norm(x[0], x[1], x[2])); }));
+  cases.push_back(uniform_case("add_rms_norm norm", {rows, rows},
+                               [](Values x) { return add_rms_norm(x[0], x[1], {}).normalised; }));
+  cases.push_back(uniform_case("add_rms_norm sum", {rows, rows, width},
+                               [](Values x) { return add_rms_norm(x[0], x[1], x[2]).sum; }));
 
   const RandomStream stream = Randomness{.seed = 5}.stream("gradcheck.dropout");
   for (const double rate : {0.4, 1.0}) {

@@ -1,8 +1,11 @@
 #include "attune/ops/unary.h"
 
+#include <utility>
+
 #include "attune/autodiff/tape.h"
 #include "kernels/binary.h"
 #include "kernels/unary.h"
+#include "ops/check.h"
 
 namespace attune {
 
@@ -78,8 +81,8 @@ Var relu(const Var& x) {
 namespace {
 
 // Saves the slope that falls out of the value; a constant computes the value alone.
-Var with_slope(OpName name, const Var& x, Array (*value)(const Array&),
-               kernels::ValueAndSlope (*both)(const Array&)) {
+Var with_slope(OpName name, const Var& x, Array (*value)(Array),
+               kernels::ValueAndSlope (*both)(Array)) {
   if (x.tape() == nullptr) return value(x.value());
   const auto [y, slope] = both(x.value());
   return record(name, {x}, y, [slope = slope](const Array& dy, InputGradients& dx) {
@@ -100,5 +103,20 @@ Var gelu_tanh(const Var& x) {
 }
 
 Var silu(const Var& x) { return with_slope("silu", x, kernels::silu, kernels::silu_with_slope); }
+
+Var swiglu(const Var& gate, const Var& up) {
+  require_same_dtype("swiglu", gate.value(), up.value());
+  if (gate.shape() != up.shape()) {
+    throw ShapeError("swiglu: gate is " + to_string(gate.shape()) + ", up " +
+                     to_string(up.shape()) + ", expected one shape");
+  }
+  return record(
+      "swiglu", {gate, up}, kernels::swiglu(gate.value(), up.value()),
+      [gate = gate.value(), up = up.value()](const Array& dy, InputGradients& dx) mutable {
+        auto gradients = kernels::swiglu_backward(dy, std::move(gate), std::move(up));
+        dx.add(0, std::move(gradients.dgate));
+        dx.add(1, std::move(gradients.dup));
+      });
+}
 
 }  // namespace attune

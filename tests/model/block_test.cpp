@@ -116,5 +116,86 @@ TEST_F(BlockTest, AttentionDropoutOfOneLeavesTheOutputBias) {
       1e-15);
 }
 
+// Gradients of all parameters, one after another, behind the loss.
+std::vector<double> loss_and_gradients(const Transformer& model, Hooks* hooks) {
+  const std::vector<std::int32_t> tokens = random_tokens(2 * 5), targets = random_tokens(2 * 5, 2);
+  Tape tape;
+  Pass pass = training_pass();
+  pass.tape = &tape;
+  pass.hooks = hooks;
+  const CrossEntropy loss = model.loss({tokens, 2, 5}, targets, pass);
+  std::vector<double> all = {loss.nats};
+  const Gradients gradients = tape.backward(loss.loss_sum);
+  for (const Parameter& parameter : model.parameters()) {
+    const std::vector<double> values = gradients[parameter].to_vector();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+struct BlockForm {
+  const char* name;
+  NormKind norm;
+  NormPosition position;
+  bool residual;
+  double dropout;
+};
+
+class BlockFusion : public testing::TestWithParam<BlockForm> {};
+
+// With hooks a block adds and normalises in two operations, without in one.
+TEST_P(BlockFusion, ChangesNoBitOfLossAndGradients) {
+  TransformerConfig config = small_config();
+  config.norm = GetParam().norm;
+  config.norm_position = GetParam().position;
+  config.residual = GetParam().residual;
+  config.dropout = GetParam().dropout;
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    const Transformer model = random_model(config, dtype);
+    Hooks hooks;
+    EXPECT_EQ(loss_and_gradients(model, nullptr), loss_and_gradients(model, &hooks));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Forms, BlockFusion,
+    testing::Values(BlockForm{"Pre", NormKind::layernorm, NormPosition::pre, true, 0},
+                    BlockForm{"PreRms", NormKind::rmsnorm, NormPosition::pre, true, 0},
+                    BlockForm{"PreNone", NormKind::none, NormPosition::pre, true, 0},
+                    BlockForm{"PreDropout", NormKind::layernorm, NormPosition::pre, true, 0.3},
+                    BlockForm{"PreNoResidual", NormKind::layernorm, NormPosition::pre, false, 0},
+                    BlockForm{"Post", NormKind::layernorm, NormPosition::post, true, 0},
+                    BlockForm{"PostRms", NormKind::rmsnorm, NormPosition::post, true, 0.3},
+                    BlockForm{"PostNoResidual", NormKind::layernorm, NormPosition::post, false, 0}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+std::vector<std::string> operations_of(const TransformerConfig& config) {
+  const std::vector<std::int32_t> tokens = random_tokens(5);
+  const Transformer model = random_model(config);
+  Tape tape;
+  Pass pass;
+  pass.tape = &tape;
+  (void)model.hidden({tokens, 1, 5}, pass);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < tape.size(); ++i) names.emplace_back(tape.record_at(i).op.text);
+  return names;
+}
+
+TEST(Block, LeavesNoPassBetweenAdditionAndNormOrProductAndActivation) {
+  TransformerConfig config = small_config();
+  config.n_layer = 1;
+  config.positions = "none";
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(operations_of(config),
+            (Names{"gather_rows", "layer_norm", "linear", "linear", "linear", "attention", "linear",
+                   "add_layer_norm", "linear_gelu", "linear", "add", "layer_norm"}));
+  config.norm_position = NormPosition::post;
+  config.norm = NormKind::rmsnorm;
+  config.activation = Activation::swiglu;
+  EXPECT_EQ(operations_of(config),
+            (Names{"gather_rows", "linear", "linear", "linear", "attention", "linear",
+                   "add_rms_norm", "linear", "linear", "swiglu", "linear", "add_rms_norm"}));
+}
+
 }  // namespace
 }  // namespace attune

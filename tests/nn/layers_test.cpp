@@ -7,6 +7,7 @@
 #include "attune/nn/embedding.h"
 #include "attune/nn/linear.h"
 #include "attune/nn/norm.h"
+#include "attune/ops/unary.h"
 #include "nn/layer_test.h"
 
 // The small layers: linear, embedding, norm, dropout.
@@ -84,6 +85,33 @@ TEST(Norm, NormalisesGainsAndShifts) {
   expect_near(layer(x, {}).value(), {5 - 2 / deviation, -2 / deviation, 1 - 3 / deviation}, 1e-14);
   expect_near(rms(x, {}).value(), {1 / root, 4 / root, -6 / root}, 1e-14);
   expect_near(none(x, {}).value(), {1, 2, 6}, 0);
+}
+
+TEST(Norm, OfASumIsTheSumAndItsNorm) {
+  Bench bench;
+  const Norm norms[] = {Norm(bench.root / "a", NormKind::layernorm, 7, true),
+                        Norm(bench.root / "b", NormKind::layernorm, 7, false),
+                        Norm(bench.root / "c", NormKind::rmsnorm, 7, false),
+                        Norm(bench.root / "d", NormKind::none, 7, false)};
+  randomize(bench.store);
+  const Array x = random_array({2, 3, 7}, 1), branch = random_array({2, 3, 7}, 2);
+  std::vector<double> sum = x.to_vector();
+  const std::vector<double> other = branch.to_vector();
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
+  for (const Norm& norm : norms) {
+    const ResidualNorm both = norm.of_sum(x, branch, {});
+    expect_near(both.sum.value(), sum, 0);
+    expect_near(both.normalised.value(), norm(both.sum, {}).value(), 0);
+  }
+}
+
+TEST(Linear, EndsInAnActivation) {
+  Bench bench;
+  const Linear layer(bench.root / "map", 5, 7, true, bench.init);
+  randomize(bench.store);
+  const Array x = random_array({2, 3, 5}, 1);
+  expect_near(layer(x, {}, ActivationFunction::relu).value(), relu(layer(x, {})).value(), 0);
+  expect_near(layer(x, {}, ActivationFunction::silu).value(), silu(layer(x, {})).value(), 0);
 }
 
 Pass training_pass(std::int64_t first_example = 0) {

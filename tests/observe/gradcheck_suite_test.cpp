@@ -45,7 +45,8 @@ std::vector<std::string> headers_of(const std::string& layer) {
 // How many functions of each name the headers of attune/ops declare.
 std::map<std::string, int> declared_ops() {
   std::map<std::string, int> count;
-  const std::regex declaration(R"(\[\[nodiscard\]\]\s+(?:Var|CrossEntropy)\s+(\w+)\s*\()");
+  const std::regex declaration(
+      R"(\[\[nodiscard\]\]\s+(?:Var|CrossEntropy|ResidualNorm)\s+(\w+)\s*\()");
   for (const std::string& text : headers_of("ops")) {
     for (std::sregex_iterator at(text.begin(), text.end(), declaration), end; at != end; ++at) {
       ++count[(*at)[1]];

@@ -24,6 +24,13 @@ class Block final {
 
  private:
   [[nodiscard]] Var add_branch(const Var& x, const Var& branch) const;
+  // The stream with a branch, and its norm.
+  [[nodiscard]] ResidualNorm join(const Var& x, const Var& branch, const Norm& norm,
+                                  const Pass& pass) const;
+  // The stream between attention and feed-forward, and what feed-forward reads of it.
+  [[nodiscard]] ResidualNorm middle(const Var& x, const Var& branch, const Pass& pass) const;
+  // The stream behind the last branch, which `norm` belongs to.
+  [[nodiscard]] Var end(const Var& x, const Var& branch, const Norm& norm, const Pass& pass) const;
 
   bool residual_;
   NormPosition norm_position_;

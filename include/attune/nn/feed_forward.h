@@ -26,6 +26,8 @@ class FeedForward final {
   [[nodiscard]] Var operator()(const Var& x, const Pass& pass) const;
 
  private:
+  [[nodiscard]] Var gated(const Var& x, const Pass& pass) const;
+
   Activation activation_;
   int layer_;
   std::optional<Linear> gate_;

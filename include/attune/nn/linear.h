@@ -4,6 +4,7 @@
 
 #include "attune/nn/pass.h"
 #include "attune/nn/scope.h"
+#include "attune/ops/unary.h"
 
 namespace attune {
 
@@ -15,6 +16,8 @@ class Linear final {
          Role role = Role::weight);
   // x: [..., in] -> [..., out]
   [[nodiscard]] Var operator()(const Var& x, const Pass& pass) const;
+  // activation(y), in one operation.
+  [[nodiscard]] Var operator()(const Var& x, const Pass& pass, ActivationFunction activation) const;
 
  private:
   const Parameter& weight_;

@@ -4,6 +4,7 @@
 
 #include "attune/nn/pass.h"
 #include "attune/nn/scope.h"
+#include "attune/ops/norm.h"
 
 namespace attune {
 
@@ -16,6 +17,8 @@ class Norm final {
   Norm(const Scope& scope, NormKind kind, std::int64_t width, bool shift);
   // x: [..., width] -> [..., width]
   [[nodiscard]] Var operator()(const Var& x, const Pass& pass) const;
+  // x + branch and its norm, in one pass over both. Shapes as above, of x and branch alike.
+  [[nodiscard]] ResidualNorm of_sum(const Var& x, const Var& branch, const Pass& pass) const;
 
  private:
   NormKind kind_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "attune/autodiff/var.h"
+#include "attune/ops/unary.h"
 
 namespace attune {
 
@@ -15,5 +16,10 @@ enum class Transpose : bool { no, yes };
 // x [..., in] times weight [out, in] transposed, plus bias [out] unless it is null -> [..., out]:
 // one product over all rows.
 [[nodiscard]] Var linear(const Var& x, const Var& weight, const Var& bias = {});
+
+// activation(linear(x, weight, bias)), bit for bit, in fewer passes over memory: values go where
+// the product was, and one pass back takes the slope and sums the bias' gradient.
+[[nodiscard]] Var linear_activation(const Var& x, const Var& weight, const Var& bias,
+                                    ActivationFunction activation);
 
 }  // namespace attune

@@ -13,4 +13,16 @@ namespace attune {
 //   y = x / sqrt(mean(x^2) + eps) * gain
 [[nodiscard]] Var rms_norm(const Var& x, const Var& gain, double eps = 1e-6);
 
+// A residual stream with a branch added to it, and what the next layer reads of it.
+struct ResidualNorm {
+  Var sum;         // x + branch
+  Var normalised;  // the norm of sum
+};
+// The addition and the norm in one pass over the rows, forward and backward; bit for bit what the
+// two give one after the other. x and branch have one shape.
+[[nodiscard]] ResidualNorm add_layer_norm(const Var& x, const Var& branch, const Var& gain,
+                                          const Var& shift, double eps = 1e-5);
+[[nodiscard]] ResidualNorm add_rms_norm(const Var& x, const Var& branch, const Var& gain,
+                                        double eps = 1e-6);
+
 }  // namespace attune

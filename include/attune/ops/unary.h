@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "attune/autodiff/var.h"
 
 // Element-wise functions of one argument. Any shape; the result has the shape and dtype of x. Where
@@ -25,5 +27,11 @@ namespace attune {
 [[nodiscard]] Var gelu_tanh(
     const Var& x);  // its tanh form: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
 [[nodiscard]] Var silu(const Var& x);  // x sigmoid(x)
+
+// One of them, for an operation that ends in it.
+enum class ActivationFunction : std::uint8_t { relu, gelu, gelu_tanh, silu };
+
+// silu(gate) up (Shazeer 2020) of one shape, in one pass; bit for bit the two operations.
+[[nodiscard]] Var swiglu(const Var& gate, const Var& up);
 
 }  // namespace attune
