@@ -73,6 +73,7 @@ class Rewriter final {
   std::string following_value(const CommandOption& option, std::string_view given) {
     const bool at_end = next_ == words_.size();
     if (option.takes == Takes::nothing) return "true";
+    if (!option.implied.empty()) return option.implied;
     if (option.takes == Takes::boolean) {
       return !at_end && parse_bool(words_[next_]) ? words_[next_++] : "true";
     }
@@ -169,7 +170,10 @@ std::string explanation(const CommandOption& option) {
 
 void append_option(std::string& text, const CommandOption& option) {
   std::string left = "  --" + option.name;
-  if (option.takes == Takes::value) left += " " + option.value_name;
+  const bool is_optional = !option.implied.empty();
+  if (option.takes == Takes::value) {
+    left += is_optional ? "[=" + option.value_name + "]" : " " + option.value_name;
+  }
   if (option.takes == Takes::boolean) left += " [true|false]";
   text += left;
   if (left.size() + 2 > kTextColumn) {
@@ -194,7 +198,8 @@ std::vector<CommandOption> command_options(std::span<const Option> table,
                        .takes = takes_of(option.kind),
                        .value_name = option.value_name,
                        .default_value = option.get(defaults),
-                       .repeatable = false});
+                       .repeatable = false,
+                       .implied = option.implied});
   }
   return options;
 }

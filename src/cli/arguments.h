@@ -21,6 +21,7 @@ struct CommandOption {
   std::string value_name{};     // "N"
   std::string default_value{};  // as it would be given; empty: none is shown
   bool repeatable = false;
+  std::string implied{};  // the value where none is given with =; empty: one must be
 };
 
 // The options of the training table with the defaults of a task.
@@ -39,6 +40,7 @@ struct Arguments {
 // Reads the words after a command's name.
 //   --n-layer 4, --n-layer=4, --n_layer=4   the value may start with '-': --lr -1
 //   --bias, --bias true, --bias=True, --no-bias, --bias False
+//   --profile, --profile=module             where a value is implied, only = gives another one
 //   --help, -h                              always known, value "true"
 //   --                                      what follows is positional
 // Values stay text. Throws ConfigError for an unknown option (with the nearest known ones), a

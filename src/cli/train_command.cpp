@@ -11,6 +11,7 @@
 #include "attune/core/hash.h"
 #include "attune/observe/console.h"
 #include "attune/observe/logs.h"
+#include "attune/observe/profile_table.h"
 #include "attune/train/options.h"
 #include "attune/train/trainer.h"
 #include "cli/arguments.h"
@@ -184,8 +185,12 @@ int train(Trainer& trainer, const RunConfig& config, const std::string& toml,
   }
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
+  RunProfile profile;
+  if (config.profile != ProfileTable::off) trainer.set_profile(&profile);
   const RunSummary summary =
       trainer.run(&directory, toml, observers, [] { return interrupt_requested != 0; });
+  // Like the console, without regard to a stream that was closed.
+  std::fputs(profile_table(profile, config.profile).c_str(), stdout);
   if (!summary.message.empty()) print_error(summary.message);
   return exit_code(summary);
 }

@@ -22,7 +22,8 @@ AttentionConfig attention_config(const TransformerConfig& config) {
 
 Block::Block(const Scope& scope, const TransformerConfig& config,
              const PositionalEncoding& encoding, const InitScheme& init, int layer)
-    : residual_(config.residual),
+    : path_(scope.path()),
+      residual_(config.residual),
       norm_position_(config.norm_position),
       layer_(layer),
       norm_1_(scope / "norm_1", config.norm, config.n_embd, config.bias),
@@ -36,6 +37,7 @@ Block::Block(const Scope& scope, const TransformerConfig& config,
 }
 
 Var Block::operator()(const Var& input, const PositionContext& context, const Pass& pass) const {
+  const PathGuard guard(pass.tape, path_);
   const Var x = pass.hook(HookPoint::residual_pre, layer_, input);
   const bool pre = norm_position_ == NormPosition::pre;
 

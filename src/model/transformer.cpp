@@ -91,6 +91,7 @@ Var Transformer::hidden(const TokenBatch& batch, const Pass& pass) const {
 }
 
 Var Transformer::head(const Var& hidden, const Pass& pass) const {
+  const PathGuard guard(pass.tape, "head");
   return head_ ? (*head_)(hidden, pass) : linear(hidden, pass(token_embedding_->weight()));
 }
 
@@ -115,7 +116,9 @@ CrossEntropy Transformer::loss(const TokenBatch& batch, std::span<const std::int
   Var x = reshape(hidden(batch, pass), {batch.batch * batch.time, config_.n_embd});
   const auto count = static_cast<std::int64_t>(rows.size());
   if (rows.size() != targets.size()) x = gather_rows(x, rows, {count});
-  return cross_entropy(head(x, pass), scored, label_smoothing, row_correct);
+  const Var logits = head(x, pass);
+  const PathGuard guard(pass.tape, "loss");
+  return cross_entropy(logits, scored, label_smoothing, row_correct);
 }
 
 KvCache Transformer::make_cache(std::int64_t batch, std::int64_t capacity) const {

@@ -6,10 +6,12 @@ namespace attune {
 
 Embedding::Embedding(const Scope& scope, std::int64_t rows, std::int64_t model,
                      const InitScheme& init)
-    : weight_(scope.parameter("weight", {rows, model}, init(Role::embedding, {rows, model}))) {}
+    : path_(scope.path()),
+      weight_(scope.parameter("weight", {rows, model}, init(Role::embedding, {rows, model}))) {}
 
 Var Embedding::operator()(std::span<const std::int32_t> indices, const Shape& shape,
                           const Pass& pass) const {
+  const PathGuard guard(pass.tape, path_);
   return gather_rows(pass(weight_), indices, shape);
 }
 

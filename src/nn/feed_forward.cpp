@@ -25,7 +25,8 @@ ActivationFunction function_of(Activation activation) {
 
 FeedForward::FeedForward(const Scope& scope, const FeedForwardConfig& config,
                          const InitScheme& init, int layer)
-    : activation_(config.activation),
+    : path_(scope.path()),
+      activation_(config.activation),
       layer_(layer),
       gate_(config.activation == Activation::swiglu
                 ? std::optional<Linear>(std::in_place, scope / "gate", config.model, config.hidden,
@@ -36,6 +37,7 @@ FeedForward::FeedForward(const Scope& scope, const FeedForwardConfig& config,
             Role::residual_projection) {}
 
 Var FeedForward::operator()(const Var& x, const Pass& pass) const {
+  const PathGuard guard(pass.tape, path_);
   const Var hidden = gate_ ? gated(x, pass) : up_(x, pass, function_of(activation_));
   return down_(pass.hook(HookPoint::ffn_hidden, layer_, hidden), pass);
 }

@@ -4,7 +4,8 @@
 
 namespace attune {
 
-Norm::Norm(const Scope& scope, NormKind kind, std::int64_t width, bool shift) : kind_(kind) {
+Norm::Norm(const Scope& scope, NormKind kind, std::int64_t width, bool shift)
+    : path_(scope.path()), kind_(kind) {
   if (kind == NormKind::none) return;
   gain_ = &scope.parameter("gain", {width}, Initializer::constant(1), {.decays = false});
   if (shift && kind == NormKind::layernorm) {
@@ -13,6 +14,7 @@ Norm::Norm(const Scope& scope, NormKind kind, std::int64_t width, bool shift) : 
 }
 
 Var Norm::operator()(const Var& x, const Pass& pass) const {
+  const PathGuard guard(pass.tape, path_);
   switch (kind_) {
     case NormKind::none:
       return x;

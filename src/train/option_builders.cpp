@@ -114,4 +114,9 @@ Option changeable_on_resume(Option option) {
   return option;
 }
 
+Option implying(std::string value, Option option) {
+  option.implied = std::move(value);
+  return option;
+}
+
 }  // namespace attune::option

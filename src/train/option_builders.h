@@ -132,6 +132,8 @@ template <class Field>
 // Where and how a run happens, not what it computes: not written to config.toml.
 [[nodiscard]] Option not_stored(Option option);
 [[nodiscard]] Option changeable_on_resume(Option option);
+// Without a value the option stands for this one.
+[[nodiscard]] Option implying(std::string value, Option option);
 
 // The parts of the table, one for each file that holds one.
 [[nodiscard]] std::vector<Option> model_options();

@@ -259,6 +259,14 @@ void add_run_options(std::vector<Option>& options) {
        "Keep the input of each block alone and compute the rest again for the backward pass: "
        "memory for the activations of one block, about a third more time, the same result."},
       [](auto& config) -> auto& { return config.checkpoint_activations; })));
+  options.push_back(implying(
+      "op", not_stored(enumeration<ProfileTable>(
+                {"profile",
+                 {},
+                 kRun,
+                 "When the run ends, print where its time went: each operation (op), or each "
+                 "module of the model, and all that is none. The result does not depend on it."},
+                {"off", "op", "module"}, [](auto& config) -> auto& { return config.profile; }))));
   options.push_back(only({"device", {}, kRun, "Only cpu; accepted so that nanoGPT's commands run."},
                          Option::Kind::text, "cpu", "only cpu is supported"));
   options.push_back(

@@ -10,6 +10,7 @@
 #include "attune/core/error.h"
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
+#include "train/batch_ahead.h"
 #include "train/question.h"
 #include "train/unigram.h"
 
@@ -74,7 +75,8 @@ class Trainer::Loop final {
         directory_(directory),
         config_toml_(config_toml),
         observers_(observers),
-        first_step_(progress_.step) {}
+        first_step_(progress_.step),
+        batches_(trainer.batches_, config_.batch_size, config_.grad_accum, config_.max_iters) {}
 
   RunSummary run(const std::function<bool()>& interrupted) {
     announce();
@@ -136,6 +138,7 @@ class Trainer::Loop final {
   }
 
   void save() {
+    const RunProfile::Timer timer(trainer_.profile_, Phase::checkpoint);
     saved_step_ = progress_.step;
     if (directory_ == nullptr) return;
     CheckpointState state;
@@ -154,6 +157,7 @@ class Trainer::Loop final {
   }
 
   void evaluate(StepRecord& record) {
+    const RunProfile::Timer timer(trainer_.profile_, Phase::evaluation);
     const EvaluationOptions options{config_.eval_iters, config_.batch_size, true};
     record.train_evaluation =
         attune::evaluate(trainer_.model_, trainer_.batches_, Split::train, options, trainer_.pool_);
@@ -189,11 +193,7 @@ class Trainer::Loop final {
 
   void update(StepRecord& record) {
     const auto begin = std::chrono::steady_clock::now();
-    std::vector<Batch> batches;
-    const std::int64_t whole = config_.batch_size * config_.grad_accum;
-    for (std::int64_t first = 0; first < whole; first += config_.batch_size) {
-      batches.push_back(trainer_.batches_.train(record.step, first, config_.batch_size, whole));
-    }
+    const std::vector<Batch> batches = take_batches(record.step);
     record.attention_logged =
         config_.attention_interval > 0 && record.step % config_.attention_interval == 0;
     TrainingStep::Options options;
@@ -203,6 +203,10 @@ class Trainer::Loop final {
     options.checkpoint_activations = config_.checkpoint_activations;
     options.statistics = record.attention_logged || record.validation.has_value() ||
                          record.step % config_.log_interval == 0;
+    options.profile = trainer_.profile_;
+    options.meanwhile = [this](std::int64_t micro_batch, std::int64_t shard) {
+      batches_.draw(micro_batch, shard, trainer_.training_step_.shards());
+    };
     StepResult result = trainer_.training_step_.run(batches, options);
     if (record.step == first_step_) name_unreached(result);
 
@@ -216,6 +220,14 @@ class Trainer::Loop final {
       attention_ = std::move(result.attention);
       record.attention = &attention_;
     }
+  }
+
+  // The step's micro-batches, and room for those of the next step.
+  std::vector<Batch> take_batches(std::int64_t step) {
+    const RunProfile::Timer timer(trainer_.profile_, Phase::drawing);
+    std::vector<Batch> batches = batches_.take(step);
+    batches_.begin(step + 1);
+    return batches;
   }
 
   // Clips and makes the update, or says why not.
@@ -243,6 +255,7 @@ class Trainer::Loop final {
       scale = config_.grad_clip / result.gradient_norm;
       update.clipped = true;
     }
+    const RunProfile::Timer timer(trainer_.profile_, Phase::optimizer);
     trainer_.optimizer_->step(trainer_.model_.parameters(), result.gradients, scale, update.lr,
                               trainer_.pool_);
     return update;
@@ -302,6 +315,7 @@ class Trainer::Loop final {
   const std::string& config_toml_;
   std::span<TrainObserver* const> observers_;
   std::int64_t first_step_;
+  BatchAhead batches_;
   std::int64_t saved_step_ = -1;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::optional<double> train_loss_;
@@ -314,7 +328,10 @@ class Trainer::Loop final {
 RunSummary Trainer::run(const RunDirectory* directory, const std::string& config_toml,
                         std::span<TrainObserver* const> observers,
                         const std::function<bool()>& interrupted) {
-  return Loop(*this, directory, config_toml, observers).run(interrupted);
+  if (profile_) profile_->begin(pool_.threads(), training_step_.shards());
+  const RunSummary summary = Loop(*this, directory, config_toml, observers).run(interrupted);
+  if (profile_) profile_->end();
+  return summary;
 }
 
 std::string_view to_string(RunStatus status) {

@@ -35,19 +35,14 @@ StepResult TrainingStep::run(std::span<const Batch> micro_batches, const Options
   std::int64_t first_example = 0;
   double loss_sum = 0;
   for (const Batch& batch : micro_batches) {
-    const auto count = static_cast<std::int64_t>(shards_.size());
-    pool_.run(static_cast<int>(count), [&](int s) {
-      const std::int64_t begin = s * batch.examples / count;
-      const std::int64_t end = (s + 1) * batch.examples / count;
-      run_shard(*shards_[static_cast<std::size_t>(s)], batch.slice(begin, end),
-                first_example + begin, result.scored, options);
-    });
+    const std::int64_t micro_batch = &batch - micro_batches.data();
+    run_shards(batch, micro_batch, first_example, result.scored, options);
     for (const auto& shard : shards_) {
       loss_sum += shard->loss_sum;
       result.correct += shard->correct;
       if (options.statistics) result.attention += shard->attention;
     }
-    add_shards(result, &batch == micro_batches.data());
+    add_shards(result, micro_batch == 0, options.profile);
     first_example += batch.examples;
   }
   name_unreached(result);
@@ -55,8 +50,27 @@ StepResult TrainingStep::run(std::span<const Batch> micro_batches, const Options
   return result;
 }
 
+void TrainingStep::run_shards(const Batch& batch, std::int64_t micro_batch,
+                              std::int64_t first_example, std::int64_t scored,
+                              const Options& options) {
+  RunProfile* const profile = options.profile;
+  const RunProfile::Timer timer(profile, profile ? &profile->in_shards() : nullptr);
+  pool_.run(static_cast<int>(shards()), [&](int s) {
+    const auto index = static_cast<std::size_t>(s);
+    RunProfile::Shard* const costs = profile ? &profile->shard(index) : nullptr;
+    const RunProfile::Timer busy(profile, costs ? &costs->busy_seconds : nullptr);
+    const std::int64_t begin = s * batch.examples / shards();
+    const std::int64_t end = (s + 1) * batch.examples / shards();
+    run_shard(*shards_[index], batch.slice(begin, end), first_example + begin, scored, options,
+              costs ? &costs->ops : nullptr);
+    if (!options.meanwhile) return;
+    const RunProfile::Timer drawing(profile, costs ? &costs->drawing_seconds : nullptr);
+    options.meanwhile(micro_batch, s);
+  });
+}
+
 void TrainingStep::run_shard(Shard& shard, const Batch& part, std::int64_t first_example,
-                             std::int64_t scored, const Options& options) {
+                             std::int64_t scored, const Options& options, OpProfile* profile) {
   shard.loss_sum = 0;
   shard.correct = 0;
   shard.attention.clear();
@@ -64,6 +78,8 @@ void TrainingStep::run_shard(Shard& shard, const Batch& part, std::int64_t first
   if (part.scored() == 0) return;
 
   shard.tape.clear();
+  shard.tape.set_value_observer(profile);
+  if (profile) profile->begin();
   if (options.statistics) {
     const auto& config = model_.config();
     shard.attention =
@@ -82,7 +98,8 @@ void TrainingStep::run_shard(Shard& shard, const Batch& part, std::int64_t first
   shard.correct = loss.correct;
 
   const Array seed = Array::scalar(1 / static_cast<double>(scored), model_.dtype());
-  Gradients gradients = shard.tape.backward(loss.loss_sum, seed);
+  Gradients gradients = shard.tape.backward(loss.loss_sum, seed, profile);
+  if (profile) profile->end();
   for (Gradients::Entry& entry : gradients.entries()) {
     const auto index = static_cast<std::size_t>(entry.parameter->index());
     shard.reached[index] |= static_cast<char>(entry.reached);
@@ -91,7 +108,8 @@ void TrainingStep::run_shard(Shard& shard, const Batch& part, std::int64_t first
 }
 
 // Adds what the shards found in one micro-batch to the step's gradients.
-void TrainingStep::add_shards(StepResult& result, bool first) {
+void TrainingStep::add_shards(StepResult& result, bool first, RunProfile* profile) {
+  const RunProfile::Timer timer(profile, Phase::reducing);
   std::vector<std::span<Array>> parts;
   if (!first) parts.emplace_back(result.gradients);
   for (const auto& shard : shards_) parts.emplace_back(shard->gradients);

@@ -1,6 +1,7 @@
 // Times whole training steps beside their floor and prints a table, or with --json one line of JSON
-// for each configuration and number of threads.
+// for each configuration and number of threads; with --profile where the time of a step goes to.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -19,6 +20,7 @@
 
 #include "attune/core/error.h"
 #include "attune/core/thread_pool.h"
+#include "attune/observe/profile_table.h"
 #include "configuration.h"
 #include "floor.h"
 #include "kernels/gemm.h"
@@ -164,6 +166,25 @@ void print_json(std::span<const Result> results) {
   std::fflush(stdout);
 }
 
+// Where the time of about a second of steps goes to, with attention's statistics or without.
+void print_profile(const Configuration& configuration, int threads, bool statistics) {
+  constexpr int kWarmUp = 3;
+  constexpr std::chrono::seconds kTime{1};
+  ThreadPool pool(threads);
+  TrainingLoop loop(configuration, pool);
+  for (int i = 0; i < kWarmUp; ++i) loop.step(statistics);
+  RunProfile profile;
+  profile.begin(threads, loop.shards());
+  const auto end = std::chrono::steady_clock::now() + kTime;
+  int steps = 0;
+  for (; std::chrono::steady_clock::now() < end; ++steps) loop.step(statistics, &profile);
+  profile.end();
+  fmt::print("{}, {} thread{}, {} steps of {:.3f} ms\n{}\n", configuration.name, threads,
+             threads == 1 ? "" : "s", steps, profile.elapsed_seconds() / steps * 1e3,
+             profile_table(profile, ProfileTable::op));
+  std::fflush(stdout);
+}
+
 int run(int argc, char** argv) {
   cxxopts::Options options("step_benchmark", "Times training steps beside their matrix products.");
   options.add_options()(
@@ -171,7 +192,8 @@ int run(int argc, char** argv) {
       cxxopts::value<std::vector<std::string>>()->default_value("char,small,toy"))(
       "threads", "numbers of threads", cxxopts::value<std::vector<int>>()->default_value("1,2"))(
       "rounds", "rounds that the median is taken of", cxxopts::value<int>()->default_value("11"))(
-      "json", "print JSON lines")("help", "print this");
+      "json", "print JSON lines")("profile", "print the share of time of each operation instead")(
+      "statistics", "profile steps that measure attention's entropy")("help", "print this");
   options.parse_positional("names");
   options.positional_help("[CONFIGURATION...]");
   const cxxopts::ParseResult parsed = options.parse(argc, argv);
@@ -187,6 +209,12 @@ int run(int argc, char** argv) {
   std::vector<const Configuration*> chosen;
   for (const std::string& name : parsed["names"].as<std::vector<std::string>>()) {
     chosen.push_back(&configuration(name));
+  }
+  if (parsed.count("profile") != 0) {
+    for (const Configuration* each : chosen) {
+      for (const int count : threads) print_profile(*each, count, parsed.count("statistics") != 0);
+    }
+    return 0;
   }
   if (!json) {
     fmt::print(

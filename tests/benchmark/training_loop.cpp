@@ -24,19 +24,21 @@ TrainingLoop::TrainingLoop(const Configuration& configuration, ThreadPool& pool)
       optimizer_(make_optimizer(OptimizerConfig{})),
       training_step_(model_, pool, RunConfig{}.shards) {}
 
-void TrainingLoop::step(bool statistics) {
+void TrainingLoop::step(bool statistics, RunProfile* profile) {
   const std::int64_t begin = steps_ % kBatches * configuration_.batch;
   std::vector<Batch> batches;
   batches.push_back(examples_.slice(begin, begin + configuration_.batch));
   const TrainingStep::Options options{.random = {kSeed, static_cast<std::uint32_t>(steps_)},
                                       .label_smoothing = 0,
-                                      .statistics = statistics};
+                                      .statistics = statistics,
+                                      .profile = profile};
   const StepResult result = training_step_.run(batches, options);
   if (!std::isfinite(result.loss_nats) || !std::isfinite(result.gradient_norm)) {
     throw Error("benchmark: the loss of " + configuration_.name + " is not finite");
   }
   const double limit = RunConfig{}.grad_clip;
   const double scale = result.gradient_norm > limit ? limit / result.gradient_norm : 1;
+  const RunProfile::Timer timer(profile, Phase::optimizer);
   optimizer_->step(model_.parameters(), result.gradients, scale, kLearningRate, pool_);
   ++steps_;
 }

@@ -19,7 +19,9 @@ class TrainingLoop final {
   TrainingLoop(const Configuration& configuration, ThreadPool& pool);
 
   // Throws Error where the loss is not finite: a step that is not one cannot be timed.
-  void step(bool statistics);
+  // profile: where the time goes to, begun with shards(); null: it is not measured.
+  void step(bool statistics, RunProfile* profile = nullptr);
+  [[nodiscard]] std::int64_t shards() const { return training_step_.shards(); }
 
  private:
   const Configuration& configuration_;

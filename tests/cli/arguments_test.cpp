@@ -105,6 +105,14 @@ TEST(Arguments, BooleansTakeAnOptionalValue) {
   EXPECT_EQ(arguments.positionals, std::vector<std::string>{"text"});
 }
 
+TEST(Arguments, AnImpliedValueLeavesTheNextWordAlone) {
+  EXPECT_EQ(parse({"--profile"}).options, (Pairs{{"profile", "op"}}));
+  EXPECT_EQ(parse({"--profile=module"}).options, (Pairs{{"profile", "module"}}));
+  const Arguments arguments = parse({"--profile", "module"});
+  EXPECT_EQ(arguments.options, (Pairs{{"profile", "op"}}));
+  EXPECT_EQ(arguments.positionals, std::vector<std::string>{"module"});
+}
+
 TEST(Arguments, HelpIsAlwaysKnown) {
   EXPECT_EQ(parse({"-h"}).options, (Pairs{{"help", "true"}}));
   EXPECT_EQ(parse({"--help", "text"}).options, (Pairs{{"help", "true"}}));

@@ -1,6 +1,7 @@
 #include <regex>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -136,6 +137,27 @@ TEST(TrainCommand, AClosedOutputDoesNotEndARun) {
   const Workspace space;
   EXPECT_EQ(space.run(tiny_run("run"), Output::closed).code, 0);
   EXPECT_EQ(space.summary("run").at("status"), "done");
+}
+
+TEST(TrainCommand, ProfilesARunAndChangesNothingElse) {
+  const Workspace space;
+  const Result plain = space.run(tiny_run("plain"));
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  EXPECT_EQ(plain.out.find("profile of"), std::string::npos);
+  for (const auto& [run, option, heading, row] :
+       {std::tuple{"by-op", "--profile", "\nop ", "\nattention  "},
+        std::tuple{"by-module", "--profile=module", "\nmodule ", "\nblock.0.attention  "}}) {
+    const Result profiled = space.run(tiny_run(run) + Words{option});
+    ASSERT_EQ(profiled.code, 0) << profiled.err;
+    const std::size_t table = profiled.out.find("\nprofile of ");
+    ASSERT_NE(table, std::string::npos) << profiled.out;
+    EXPECT_NE(profiled.out.find(heading, table), std::string::npos) << profiled.out;
+    EXPECT_NE(profiled.out.find(row, table), std::string::npos) << profiled.out;
+    EXPECT_NE(profiled.out.find("\n(evaluation) ", table), std::string::npos) << profiled.out;
+    EXPECT_TRUE(profiled.out.ends_with("100.0 %\n")) << profiled.out;
+    expect_same_run(space, "plain", run);
+    EXPECT_EQ(space.read(std::string(run) + "/config.toml"), space.read("plain/config.toml"));
+  }
 }
 
 TEST(TrainCommand, EndsAtATarget) {

@@ -139,6 +139,7 @@ TEST(Options, EveryDocumentedNameIsKnown) {
                            "time-budget",
                            "dtype",
                            "threads",
+                           "profile",
                            "seed",
                            "device",
                            "compile"}) {
@@ -261,10 +262,10 @@ TEST(Options, ResumingMayChangeLengthIntervalsAndStopConditionsAlone) {
   for (const char* free :
        {"--max-iters", "--eval-interval", "--log-interval", "--attention-interval",
         "--save-interval", "--target-accuracy", "--target-loss", "--time-budget", "--threads",
-        "--out-dir", "--resume", "--data", "--device", "--compile", "--decay-lr"}) {
+        "--out-dir", "--resume", "--profile", "--data", "--device", "--compile", "--decay-lr"}) {
     EXPECT_EQ(changed.erase(free), 0u) << free;
   }
-  EXPECT_EQ(changed.size(), option_table().size() - 15);
+  EXPECT_EQ(changed.size(), option_table().size() - 16);
   EXPECT_TRUE(changed_options(everything_changed(), everything_changed()).empty());
   EXPECT_EQ(changed_options(RunConfig::defaults_for("copy"), RunConfig::defaults_for("sort")),
             std::vector<std::string>{"task"});
@@ -302,7 +303,8 @@ TEST(ConfigToml, RoundTripOfResolvedAndUnresolvedDefaults) {
 
 TEST(ConfigToml, LeavesOutWhereARunHappens) {
   const std::string toml = to_toml(everything_changed(), nullptr);
-  for (const char* key : {"threads", "out_dir", "resume", "device", "compile", "decay_lr"}) {
+  for (const char* key :
+       {"threads", "out_dir", "resume", "profile", "device", "compile", "decay_lr"}) {
     EXPECT_EQ(toml.find(std::string("\n") + key + " "), std::string::npos) << key;
   }
   EXPECT_NE(toml.find("\nn_layer = 7\n"), std::string::npos);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "attune/model/transformer_config.h"
 #include "attune/nn/dropout.h"
@@ -32,6 +33,7 @@ class Block final {
   // The stream behind the last branch, which `norm` belongs to.
   [[nodiscard]] Var end(const Var& x, const Var& branch, const Norm& norm, const Pass& pass) const;
 
+  std::string path_;
   bool residual_;
   NormPosition norm_position_;
   int layer_;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "attune/nn/pass.h"
 #include "attune/nn/scope.h"
@@ -18,6 +19,7 @@ class Embedding final {
   [[nodiscard]] const Parameter& weight() const { return weight_; }
 
  private:
+  std::string path_;
   const Parameter& weight_;
 };
 

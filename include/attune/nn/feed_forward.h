@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "attune/nn/linear.h"
 
@@ -28,6 +29,7 @@ class FeedForward final {
  private:
   [[nodiscard]] Var gated(const Var& x, const Pass& pass) const;
 
+  std::string path_;
   Activation activation_;
   int layer_;
   std::optional<Linear> gate_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "attune/nn/pass.h"
 #include "attune/nn/scope.h"
@@ -21,6 +22,7 @@ class Norm final {
   [[nodiscard]] ResidualNorm of_sum(const Var& x, const Var& branch, const Pass& pass) const;
 
  private:
+  std::string path_;
   NormKind kind_;
   const Parameter* gain_ = nullptr;
   const Parameter* shift_ = nullptr;

@@ -21,6 +21,7 @@ struct Option {
   Kind kind;
   std::string value_name;            // what stands for the value in the help text: "N", "FILE"
   std::vector<std::string> choices;  // of a choice
+  std::string implied;               // its value where none is given; empty: one must be
   bool in_config = true;             // false: not written to config.toml (threads, out-dir, resume)
   bool may_change_on_resume = false;
   // Reads a value as it is written on the command line. Throws ConfigError "--n-layer: 'two' is not

@@ -11,6 +11,9 @@
 
 namespace attune {
 
+// What a run tells of its time when it ends: nothing, or a table by operation or by module.
+enum class ProfileTable : std::uint8_t { off, op, module };
+
 // Everything that decides a training run. The option table (train/options.h) documents each field.
 struct RunConfig {
   TaskOptions task;
@@ -46,6 +49,7 @@ struct RunConfig {
   bool checkpoint_activations = false;  // less memory, more time, the same bits
   std::string out_dir;                  // empty: runs/TASK-NUMBER
   bool resume = false;
+  ProfileTable profile = ProfileTable::off;
 
   // The documented defaults of a task. Throws ConfigError for an unknown task.
   [[nodiscard]] static RunConfig defaults_for(const std::string& task);

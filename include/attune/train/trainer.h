@@ -15,6 +15,7 @@
 #include "attune/train/observer.h"
 #include "attune/train/run_config.h"
 #include "attune/train/run_directory.h"
+#include "attune/train/run_profile.h"
 #include "attune/train/training_step.h"
 
 namespace attune {
@@ -37,6 +38,10 @@ class Trainer final {
 
   // Continues from a checkpoint: parameters, optimizer, step. All or nothing; throws IoError.
   void resume(const Checkpoint& checkpoint);
+
+  // Where the time of the runs from here on goes to; null, the default: it is not measured, at no
+  // cost. Must outlive the runs. Changes no bit of them.
+  void set_profile(RunProfile* profile) { profile_ = profile; }
 
   // Trains to the end, a target, a time budget or until `interrupted` says so, which is asked once
   // a step. Checkpoints go into the directory; null: none are written. `config_toml` is stored in
@@ -64,6 +69,7 @@ class Trainer final {
   std::unique_ptr<Optimizer> optimizer_;
   TrainingStep training_step_;
   Progress progress_;
+  RunProfile* profile_ = nullptr;
 };
 
 }  // namespace attune

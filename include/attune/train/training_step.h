@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 #include "attune/core/thread_pool.h"
 #include "attune/model/transformer.h"
 #include "attune/task/task.h"
+#include "attune/train/run_profile.h"
 
 namespace attune {
 
@@ -41,16 +43,25 @@ class TrainingStep final {
     double label_smoothing = 0;
     bool statistics = false;
     bool checkpoint_activations = false;
+    // Where the time goes to; null: it is not measured. Begun with this step's number of shards.
+    RunProfile* profile = nullptr;
+    // Called for each micro-batch and shard after the shard's own work, on its thread: what the
+    // next step needs can be made ready meanwhile. Must not throw. Not called where nothing is
+    // scored.
+    std::function<void(std::int64_t micro_batch, std::int64_t shard)> meanwhile{};
   };
   // Without a scored token the gradients are empty: no step is to be taken.
   // Throws InternalError where a parameter that is not optional was touched by no shard.
   [[nodiscard]] StepResult run(std::span<const Batch> micro_batches, const Options& options);
+  [[nodiscard]] std::int64_t shards() const { return static_cast<std::int64_t>(shards_.size()); }
 
  private:
   struct Shard;
   void run_shard(Shard& shard, const Batch& part, std::int64_t first_example, std::int64_t scored,
-                 const Options& options);
-  void add_shards(StepResult& result, bool first);
+                 const Options& options, OpProfile* profile);
+  void run_shards(const Batch& batch, std::int64_t micro_batch, std::int64_t first_example,
+                  std::int64_t scored, const Options& options);
+  void add_shards(StepResult& result, bool first, RunProfile* profile);
   void name_unreached(StepResult& result) const;
 
   const Transformer& model_;

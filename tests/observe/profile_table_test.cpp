@@ -1,0 +1,93 @@
+#include "attune/observe/profile_table.h"
+
+#include <gtest/gtest.h>
+
+namespace attune {
+namespace {
+
+using std::chrono::milliseconds;
+
+// 2 threads and 400 ms; a forward pass of two operations and an evaluation.
+class ProfileTableTest : public testing::Test {
+ protected:
+  ProfileTableTest() : profile_([this] { return now_; }) {
+    profile_.begin(2, 1);
+    OpProfile& ops = profile_.shard(0).ops;
+    Tape tape;
+    tape.set_value_observer(&ops);
+    const Var x = tape.leaf(Array::zeros({384}));
+    ops.begin();
+    {
+      const PathGuard guard = tape.enter("block.0");
+      for (int i = 0; i < 1200; ++i) run("linear", x, milliseconds(0));
+      run("linear", x, milliseconds(40));
+    }
+    run("softmax", x, milliseconds(100));
+    const RunProfile::Timer timer(&profile_, Phase::evaluation);
+    now_ += milliseconds(250);
+  }
+  void SetUp() override {
+    now_ += milliseconds(10);
+    profile_.end();
+  }
+
+ private:
+  void run(OpName name, const Var& x, milliseconds takes) {
+    now_ += takes;
+    (void)record(name, {x}, Array::zeros({384}), [](const Array&, InputGradients&) {});
+  }
+  std::chrono::steady_clock::time_point now_;
+
+ protected:
+  RunProfile profile_;
+};
+
+// 2 x 400 = 40 + 100 + 2 x 250 + 160: milliseconds, by hand.
+TEST_F(ProfileTableTest, ListsOperationsAndPhasesByTime) {
+  EXPECT_EQ(profile_table(profile_, ProfileTable::op),
+            "profile of 0.4s on 2 threads, whose times are added up; operations: CPU time over all "
+            "shards; (in parentheses: no operation)\n"
+            "op                          calls    forward ms   backward ms            ms       "
+            "bytes    share\n"
+            "(evaluation)                                                          500.0          "
+            "       62.5 %\n"
+            "(other)                                                               160.0          "
+            "       20.0 %\n"
+            "softmax                         1         100.0           0.0         100.0     1.5 "
+            "KiB   12.5 %\n"
+            "linear                      1,201          40.0           0.0          40.0     1.8 "
+            "MiB    5.0 %\n"
+            "(drawing batches)                                                       0.0          "
+            "        0.0 %\n"
+            "(reducing gradients)                                                    0.0          "
+            "        0.0 %\n"
+            "(optimizer)                                                             0.0          "
+            "        0.0 %\n"
+            "(checkpoint)                                                            0.0          "
+            "        0.0 %\n"
+            "(waiting)                                                               0.0          "
+            "        0.0 %\n"
+            "total                       1,202         140.0           0.0         800.0     1.8 "
+            "MiB  100.0 %\n");
+}
+
+TEST_F(ProfileTableTest, ListsModules) {
+  const std::string table = profile_table(profile_, ProfileTable::module);
+  EXPECT_NE(table.find("\nmodule "), std::string::npos) << table;
+  EXPECT_NE(table.find("\nmodel "), std::string::npos) << table;
+  EXPECT_NE(table.find("\nblock.0 "), std::string::npos) << table;
+  EXPECT_EQ(table.find("softmax"), std::string::npos) << table;
+}
+
+TEST_F(ProfileTableTest, IsEmptyWhenOff) {
+  EXPECT_EQ(profile_table(profile_, ProfileTable::off), "");
+}
+
+TEST(ProfileTable, OfNothingDividesByNothing) {
+  const std::string table = profile_table(RunProfile(), ProfileTable::op);
+  EXPECT_NE(table.find("\ntotal "), std::string::npos) << table;
+  EXPECT_EQ(table.find("nan"), std::string::npos) << table;
+}
+
+}  // namespace
+}  // namespace attune
