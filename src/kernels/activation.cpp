@@ -123,10 +123,13 @@ constexpr auto kGeluTanh = []<class T>(const Batch<T>& x) {
 };
 
 // With s = sigmoid(x): y = x s, y' = s + x s (1 - s)
-constexpr auto kSilu = []<class T>(const Batch<T>& x) {
-  const Batch<T> s = batch_sigmoid(x, batch_exp(-xsimd::abs(x)));
+template <std::floating_point T>
+Pair<T> silu_of(const Batch<T>& x, const Batch<T>& s) {
   const Batch<T> y = x * s;
   return Pair<T>{y, s + y * (Batch<T>(T{1}) - s)};
+}
+constexpr auto kSilu = []<class T>(const Batch<T>& x) {
+  return silu_of(x, batch_sigmoid(x, batch_exp(-xsimd::abs(x))));
 };
 
 }  // namespace
@@ -153,6 +156,24 @@ Array swiglu(const Array& gate, const Array& up) {
   });
 }
 
+Swiglu swiglu_with_sigmoid(const Array& gate, const Array& up) {
+  return dispatch(gate.dtype(), [&]<class T>() {
+    Swiglu result{Array::uninitialized(gate.shape(), gate.dtype()),
+                  Array::uninitialized(gate.shape(), gate.dtype())};
+    const T* g = gate.data<T>().data();
+    const T* u = up.data<T>().data();
+    T* y = result.y.mutable_data<T>().data();
+    T* sigmoid = result.sigmoid.mutable_data<T>().data();
+    for_each_batch<T>(gate.size(), [&](std::int64_t i, auto access) {
+      const Batch<T> x = access.load(g + i, T{0});
+      const Batch<T> s = batch_sigmoid(x, batch_exp(-xsimd::abs(x)));
+      access.store(sigmoid + i, s);
+      access.store(y + i, silu_of(x, s).value * access.load(u + i, T{0}));
+    });
+    return result;
+  });
+}
+
 namespace {
 
 // dy slope, and 0 wherever dy is 0: see chain() in binary.h.
@@ -164,17 +185,18 @@ Batch<T> batch_chain(const Batch<T>& dy, const Batch<T>& slope) {
 
 }  // namespace
 
-SwigluGradients swiglu_backward(const Array& dy, Array gate, Array up) {
+SwigluGradients swiglu_backward(const Array& dy, const Array& gate, Array up, Array sigmoid) {
   return dispatch(dy.dtype(), [&]<class T>() {
     const T* d = dy.data<T>().data();
     const T* g = gate.data<T>().data();
     const T* u = up.data<T>().data();
-    SwigluGradients result{reuse(gate), reuse(up)};
+    const T* s = sigmoid.data<T>().data();
+    SwigluGradients result{reuse(sigmoid), reuse(up)};
     T* dgate = result.dgate.mutable_data<T>().data();
     T* dup = result.dup.mutable_data<T>().data();
     for_each_batch<T>(dy.size(), [&](std::int64_t i, auto access) {
       const Batch<T> upstream = access.load(d + i, T{0});
-      const Pair<T> silu = kSilu(access.load(g + i, T{0}));
+      const Pair<T> silu = silu_of(access.load(g + i, T{0}), access.load(s + i, T{0}));
       const Batch<T> factor = access.load(u + i, T{0});
       access.store(dgate + i, batch_chain(batch_chain(upstream, factor), silu.slope));
       access.store(dup + i, batch_chain(upstream, silu.value));

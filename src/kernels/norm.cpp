@@ -3,11 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/elementwise.h"
 #include "kernels/simd_batch.h"
 
 namespace attune::kernels {
 namespace {
+
+// sum = a + b over a row; sum may be a.
+template <std::floating_point T>
+void add_rows(const T* a, const T* b, std::int64_t n, T* sum) {
+  for_each_batch<T>(n, [&](std::int64_t i, auto access) {
+    access.store(sum + i, access.load(a + i, T(0)) + access.load(b + i, T(0)));
+  });
+}
 
 // The rows of x, one below the other.
 template <std::floating_point T>
@@ -28,12 +35,8 @@ class SumRows final {
   SumRows(const Array& x, const Array& branch, Array& sum)
       : x_(x), branch_(branch), sum_(sum.mutable_data<T>().data()), width_(x.shape().last()) {}
   const T* operator[](std::int64_t row) const {
-    const T* x = x_[row];
-    const T* branch = branch_[row];
     T* sum = sum_ + row * width_;
-    const std::int64_t n = width_;
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) sum[i] = x[i] + branch[i];
+    add_rows(x_[row], branch_[row], width_, sum);
     return sum;
   }
 
@@ -213,7 +216,7 @@ LayerNormGradients layer_norm_backward(const Array& x, const Array& gain, const 
     for (std::int64_t row = 0; row < x.shape().rows(); ++row) {
       layer_norm_backward_row(in + row * n, gains_row, means[row], rstds[row], upstream + row * n,
                               n, out + row * n, dgain_row, dshift_row);
-      if (others != nullptr) add_run(others + row * n, out + row * n, n);
+      if (others != nullptr) add_rows(out + row * n, others + row * n, n, out + row * n);
       dgain.next_row();
       dshift.next_row();
     }
@@ -307,7 +310,7 @@ RmsNormGradients rms_norm_backward(const Array& x, const Array& gain, const Arra
     for (std::int64_t row = 0; row < x.shape().rows(); ++row) {
       rms_norm_backward_row(in + row * n, gains_row, rstds[row], upstream + row * n, n,
                             out + row * n, dgain_row);
-      if (others != nullptr) add_run(others + row * n, out + row * n, n);
+      if (others != nullptr) add_rows(out + row * n, others + row * n, n, out + row * n);
       dgain.next_row();
     }
     if (with_parameters) result.dgain = dgain.finish();

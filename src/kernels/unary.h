@@ -57,13 +57,19 @@ struct BiasedGradients {
 [[nodiscard]] BiasedGradients biased_backward(const Array& dy, Array slope, bool with_bias);
 [[nodiscard]] BiasedGradients biased_relu_backward(const Array& dy, Array y, bool with_bias);
 
-// y = silu(gate) up, of one shape:   dup = dy silu(gate),   dgate = dy up silu'(gate)
-// Saves its operands and computes the sigmoid again: that costs less than to write and read it.
+// With s = sigmoid(gate), of one shape with up:
+//   y = gate s up,   dup = dy gate s,   dgate = dy up (s + gate s (1 - s))
 [[nodiscard]] Array swiglu(const Array& gate, const Array& up);
-struct SwigluGradients {
-  Array dgate;  // in the storage of gate where nobody else holds it
-  Array dup;    // in the storage of up, likewise
+struct Swiglu {
+  Array y;
+  Array sigmoid;
 };
-[[nodiscard]] SwigluGradients swiglu_backward(const Array& dy, Array gate, Array up);
+[[nodiscard]] Swiglu swiglu_with_sigmoid(const Array& gate, const Array& up);
+struct SwigluGradients {
+  Array dgate;  // in the storage of the sigmoid where nobody else holds it
+  Array dup;    // in that of up, likewise
+};
+[[nodiscard]] SwigluGradients swiglu_backward(const Array& dy, const Array& gate, Array up,
+                                              Array sigmoid);
 
 }  // namespace attune::kernels

@@ -110,13 +110,18 @@ Var swiglu(const Var& gate, const Var& up) {
     throw ShapeError("swiglu: gate is " + to_string(gate.shape()) + ", up " +
                      to_string(up.shape()) + ", expected one shape");
   }
-  return record(
-      "swiglu", {gate, up}, kernels::swiglu(gate.value(), up.value()),
-      [gate = gate.value(), up = up.value()](const Array& dy, InputGradients& dx) mutable {
-        auto gradients = kernels::swiglu_backward(dy, std::move(gate), std::move(up));
-        dx.add(0, std::move(gradients.dgate));
-        dx.add(1, std::move(gradients.dup));
-      });
+  if (gate.tape() == nullptr && up.tape() == nullptr) {
+    return kernels::swiglu(gate.value(), up.value());
+  }
+  auto [y, sigmoid] = kernels::swiglu_with_sigmoid(gate.value(), up.value());
+  return record("swiglu", {gate, up}, y,
+                [gate = gate.value(), up = up.value(), sigmoid = std::move(sigmoid)](
+                    const Array& dy, InputGradients& dx) mutable {
+                  auto gradients =
+                      kernels::swiglu_backward(dy, gate, std::move(up), std::move(sigmoid));
+                  dx.add(0, std::move(gradients.dgate));
+                  dx.add(1, std::move(gradients.dup));
+                });
 }
 
 }  // namespace attune
