@@ -27,12 +27,12 @@ class LogDistance final : public attune::PositionalEncoding {
   std::string_view name() const override { return "log_distance"; }
 
   void prepare(PositionContext& context, const attune::Pass& pass) const override {
+    const attune::Positions keys = context.key();
     Array distances =
-        Array::uninitialized({1, 1, context.query.time, context.key.time}, attune::DType::float64);
+        Array::uninitialized({1, 1, context.query.time, keys.time}, attune::DType::float64);
     auto* element = distances.mutable_data<double>().data();
     for (const std::int32_t query : context.query.values) {
-      for (const std::int32_t key : context.key.values)
-        *element++ = std::log1p(std::abs(query - key));
+      for (const std::int32_t key : keys.values) *element++ = std::log1p(std::abs(query - key));
     }
     context.score_bias = -(softplus(pass(slope_)) * Var(distances));  // [1, heads, query, key]
   }

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <optional>
 
-#include "kernels/attention_softmax.h"
 #include "kernels/attention_stages.h"
 #include "kernels/attention_tile.h"
 #include "kernels/small_gemm.h"
@@ -28,7 +27,6 @@ class Forward final {
 
   // The stages. `s` is a tile's first row of scores; rows are score_stride_ apart.
   void score(const Tile& tile, T* s);
-  void normalise(const Tile& tile, T* s);
   void combine(const Tile& tile, T* s);
 
   const AttentionOperands<T>& in_;
@@ -90,7 +88,7 @@ void Forward<T>::run() {
                      ? scores_.data()
                      : memory_.probabilities + offset_of<T>(tile, extents_);
           score(tile, s);
-          normalise(tile, s);
+          normalise(in_, tile, s, score_stride_, statistics_);
           combine(tile, s);
         }
       }
@@ -145,22 +143,6 @@ void Forward<T>::score(const Tile& tile, T* s) {
     keep = reinterpret_cast<const std::uint8_t*>(keep_->data()) + row * extents_.key + tile.origin;
   }
   select_kept(in_, tile, keep, extents_.key, s, score_stride_);
-}
-
-// P = softmax(S), row by row, and the entropy log's sums
-template <std::floating_point T>
-void Forward<T>::normalise(const Tile& tile, T* s) {
-  if (statistics_.empty()) {
-    for (std::int64_t r = 0; r < tile.rows; ++r) softmax_row(s + r * score_stride_, tile.columns);
-    return;
-  }
-  RowSums sums[kTileRows];
-  for (std::int64_t r = 0; r < tile.rows; ++r) {
-    const std::int64_t position = tile.first + r + extents_.key - extents_.query - tile.origin;
-    sums[r] = softmax_row_sums(s + r * score_stride_, tile.columns, position);
-  }
-  add_rows({sums, static_cast<std::size_t>(tile.rows)}, kEntropyRounding<T>,
-           statistics_[static_cast<std::size_t>(tile.head)]);
 }
 
 // O = dropout(P) V

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <limits>
 
+#include "kernels/attention_softmax.h"
 #include "kernels/simd_math.h"
 
 namespace attune::kernels {
@@ -98,6 +99,23 @@ void select_kept(const AttentionOperands<T>& operands, const Tile& tile, const s
   }
 }
 
+template <std::floating_point T>
+void normalise(const AttentionOperands<T>& operands, const Tile& tile, T* s, std::int64_t stride,
+               std::span<HeadStatistics> statistics) {
+  if (statistics.empty()) {
+    for (std::int64_t r = 0; r < tile.rows; ++r) softmax_row(s + r * stride, tile.columns);
+    return;
+  }
+  const AttentionExtents& extents = operands.extents;
+  RowSums sums[kTileRows];
+  for (std::int64_t r = 0; r < tile.rows; ++r) {
+    const std::int64_t position = tile.first + r + extents.key - extents.query - tile.origin;
+    sums[r] = softmax_row_sums(s + r * stride, tile.columns, position);
+  }
+  add_rows({sums, static_cast<std::size_t>(tile.rows)}, kEntropyRounding<T>,
+           statistics[static_cast<std::size_t>(tile.head)]);
+}
+
 static_assert(kPanel<float> % 4 == 0 && kPanel<double> % 4 == 0,
               "a tile starts at a whole counter");
 
@@ -133,6 +151,8 @@ template void add_bias_gradient<float>(const AttentionOperands<float>&, const Ti
 template void cap_scores<float>(double, const Tile&, float*, std::int64_t);
 template void select_kept<float>(const AttentionOperands<float>&, const Tile&, const std::uint8_t*,
                                  std::int64_t, float*, std::int64_t);
+template void normalise<float>(const AttentionOperands<float>&, const Tile&, float*, std::int64_t,
+                               std::span<HeadStatistics>);
 template void drop_weights<float>(const AttentionOperands<float>&, const Tile&, std::uint32_t*,
                                   bool, float*, float*, std::int64_t);
 template void add_bias<double>(const AttentionOperands<double>&, const Tile&, double*,
@@ -143,6 +163,8 @@ template void add_bias_gradient<double>(const AttentionOperands<double>&, const 
 template void cap_scores<double>(double, const Tile&, double*, std::int64_t);
 template void select_kept<double>(const AttentionOperands<double>&, const Tile&,
                                   const std::uint8_t*, std::int64_t, double*, std::int64_t);
+template void normalise<double>(const AttentionOperands<double>&, const Tile&, double*,
+                                std::int64_t, std::span<HeadStatistics>);
 template void drop_weights<double>(const AttentionOperands<double>&, const Tile&, std::uint32_t*,
                                    bool, double*, double*, std::int64_t);
 

@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <span>
 
 #include "kernels/attention.h"
 #include "kernels/attention_tile.h"
@@ -27,6 +28,11 @@ void cap_scores(double softcap, const Tile& tile, T* s, std::int64_t stride);
 template <std::floating_point T>
 void select_kept(const AttentionOperands<T>& operands, const Tile& tile, const std::uint8_t* keep,
                  std::int64_t keep_stride, T* s, std::int64_t stride);
+
+// s = softmax(s), row by row, whose sums are added to the head's statistics where those are wanted.
+template <std::floating_point T>
+void normalise(const AttentionOperands<T>& operands, const Tile& tile, T* s, std::int64_t stride,
+               std::span<HeadStatistics> statistics);
 
 // d = dropout(p), where p may be d. With `mark`, the weights that are dropped are left negative in
 // p, -0 included. `words` has room for

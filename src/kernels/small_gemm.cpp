@@ -35,10 +35,26 @@ inline void store(T* p, const Vector<T>& v) {
   std::memcpy(p, &v, sizeof(v));
 }
 
+// The right operand of a product: b, or factor b where that is scaled.
+template <class T, bool kScaled>
+struct RightOperand {
+  const T* data;
+  std::int64_t row;
+  T factor;
+
+  [[nodiscard]] RightOperand from(std::int64_t column) const {
+    return {data + column, row, factor};
+  }
+  [[nodiscard]] Vector<T> vector(int v) const {
+    if constexpr (kScaled) return factor * load(data + v * kPanel<T>);
+    return load(data + v * kPanel<T>);
+  }
+};
+
 // kRows x kVectors sums live in registers while p runs: 6 x 2 use 12 of 16. The unrolling is what
 // keeps them there; g++ spills rolled loops.
-template <class T, int kRows, int kVectors>
-void multiply_block(std::int64_t k, LeftOperand<T> a, const T* b, std::int64_t ldb, T* c,
+template <int kRows, int kVectors, class T, bool kScaled>
+void multiply_block(std::int64_t k, LeftOperand<T> a, RightOperand<T, kScaled> b, T* c,
                     std::int64_t ldc, bool accumulate) {
   Vector<T> sum[kRows][kVectors];
 #pragma GCC unroll 8
@@ -46,10 +62,10 @@ void multiply_block(std::int64_t k, LeftOperand<T> a, const T* b, std::int64_t l
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v)
       sum[i][v] = accumulate ? load(c + i * ldc + v * kPanel<T>) : Vector<T>{};
-  for (std::int64_t p = 0; p < k; ++p, a.data += a.column, b += ldb) {
+  for (std::int64_t p = 0; p < k; ++p, a.data += a.column, b.data += b.row) {
     Vector<T> right[kVectors];
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) right[v] = load(b + v * kPanel<T>);
+    for (int v = 0; v < kVectors; ++v) right[v] = b.vector(v);
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 8
@@ -62,26 +78,43 @@ void multiply_block(std::int64_t k, LeftOperand<T> a, const T* b, std::int64_t l
 }
 
 // All rows of kVectors columns of panels.
-template <class T, int kVectors>
-void multiply_column(std::int64_t m, std::int64_t k, LeftOperand<T> a, const T* b, std::int64_t ldb,
+template <int kVectors, class T, bool kScaled>
+void multiply_column(std::int64_t m, std::int64_t k, LeftOperand<T> a, RightOperand<T, kScaled> b,
                      T* c, std::int64_t ldc, bool accumulate) {
   constexpr std::int64_t kBlock = 6;
   for (; m >= kBlock; m -= kBlock, a.data += kBlock * a.row, c += kBlock * ldc)
-    multiply_block<T, kBlock, kVectors>(k, a, b, ldb, c, ldc, accumulate);
+    multiply_block<kBlock, kVectors>(k, a, b, c, ldc, accumulate);
   switch (m) {
     case 5:
-      return multiply_block<T, 5, kVectors>(k, a, b, ldb, c, ldc, accumulate);
+      return multiply_block<5, kVectors>(k, a, b, c, ldc, accumulate);
     case 4:
-      return multiply_block<T, 4, kVectors>(k, a, b, ldb, c, ldc, accumulate);
+      return multiply_block<4, kVectors>(k, a, b, c, ldc, accumulate);
     case 3:
-      return multiply_block<T, 3, kVectors>(k, a, b, ldb, c, ldc, accumulate);
+      return multiply_block<3, kVectors>(k, a, b, c, ldc, accumulate);
     case 2:
-      return multiply_block<T, 2, kVectors>(k, a, b, ldb, c, ldc, accumulate);
+      return multiply_block<2, kVectors>(k, a, b, c, ldc, accumulate);
     case 1:
-      return multiply_block<T, 1, kVectors>(k, a, b, ldb, c, ldc, accumulate);
+      return multiply_block<1, kVectors>(k, a, b, c, ldc, accumulate);
     default:
       return;
   }
+}
+
+// A row alone has one chain of additions a vector: many vectors at once hide the latency of each.
+template <class T, bool kScaled>
+void multiply_all(std::int64_t m, std::int64_t n, std::int64_t k, LeftOperand<T> a,
+                  RightOperand<T, kScaled> b, T* c, std::int64_t ldc, bool accumulate) {
+  constexpr std::int64_t kWide = 8 * kPanel<T>, kMiddle = 4 * kPanel<T>, kNarrow = 2 * kPanel<T>;
+  std::int64_t j = 0;
+  if (m == 1) {
+    for (; j + kWide <= n; j += kWide)
+      multiply_block<1, 8>(k, a, b.from(j), c + j, ldc, accumulate);
+    for (; j + kMiddle <= n; j += kMiddle)
+      multiply_block<1, 4>(k, a, b.from(j), c + j, ldc, accumulate);
+  }
+  for (; j + kNarrow <= n; j += kNarrow)
+    multiply_column<2>(m, k, a, b.from(j), c + j, ldc, accumulate);
+  if (j < n) multiply_column<1>(m, k, a, b.from(j), c + j, ldc, accumulate);
 }
 
 // The lower (kHigh = 0) or upper half of a and b, element by element in turn.
@@ -115,10 +148,13 @@ inline void transpose_square(Vector<T> (&rows)[kPanel<T>]) {
 template <std::floating_point T>
 void multiply_panels(std::int64_t m, std::int64_t n, std::int64_t k, LeftOperand<T> a, const T* b,
                      std::int64_t ldb, T* c, std::int64_t ldc, bool accumulate) {
-  std::int64_t j = 0;
-  for (; j + 2 * kPanel<T> <= n; j += 2 * kPanel<T>)
-    multiply_column<T, 2>(m, k, a, b + j, ldb, c + j, ldc, accumulate);
-  if (j < n) multiply_column<T, 1>(m, k, a, b + j, ldb, c + j, ldc, accumulate);
+  multiply_all(m, n, k, a, RightOperand<T, false>{b, ldb, T(1)}, c, ldc, accumulate);
+}
+
+template <std::floating_point T>
+void multiply_scaled_panels(std::int64_t m, std::int64_t n, std::int64_t k, LeftOperand<T> a,
+                            T factor, const T* b, std::int64_t ldb, T* c, std::int64_t ldc) {
+  multiply_all(m, n, k, a, RightOperand<T, true>{b, ldb, factor}, c, ldc, false);
 }
 
 template <std::floating_point T>
@@ -164,6 +200,12 @@ template void multiply_panels<float>(std::int64_t, std::int64_t, std::int64_t, L
                                      const float*, std::int64_t, float*, std::int64_t, bool);
 template void multiply_panels<double>(std::int64_t, std::int64_t, std::int64_t, LeftOperand<double>,
                                       const double*, std::int64_t, double*, std::int64_t, bool);
+template void multiply_scaled_panels<float>(std::int64_t, std::int64_t, std::int64_t,
+                                            LeftOperand<float>, float, const float*, std::int64_t,
+                                            float*, std::int64_t);
+template void multiply_scaled_panels<double>(std::int64_t, std::int64_t, std::int64_t,
+                                             LeftOperand<double>, double, const double*,
+                                             std::int64_t, double*, std::int64_t);
 template void pack<float>(const float*, std::int64_t, std::int64_t, std::int64_t, float,
                           const float*, float*);
 template void pack<double>(const double*, std::int64_t, std::int64_t, std::int64_t, double,

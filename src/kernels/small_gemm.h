@@ -42,6 +42,12 @@ template <std::floating_point T>
 void multiply_panels(std::int64_t m, std::int64_t n, std::int64_t k, LeftOperand<T> a, const T* b,
                      std::int64_t ldb, T* c, std::int64_t ldc, bool accumulate);
 
+// c[i, j] = sum_p a(i, p) (factor b[p, j]): bit for bit the product with a right operand that was
+// packed with `factor`.
+template <std::floating_point T>
+void multiply_scaled_panels(std::int64_t m, std::int64_t n, std::int64_t k, LeftOperand<T> a,
+                            T factor, const T* b, std::int64_t ldb, T* c, std::int64_t ldc);
+
 // x: [rows, width], rows `stride` apart -> y: [rows, padded(width)], y = factor * x, zeros as
 // padding. Where `kept` is given, a row with kept[row] == 0 becomes zeros, whatever x holds there.
 template <std::floating_point T>

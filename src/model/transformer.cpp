@@ -72,7 +72,7 @@ PositionContext Transformer::positions_of(const TokenBatch& batch, const Pass& p
                      std::to_string(batch.batch) + ", " + std::to_string(batch.time) + "]");
   }
   context.new_key = context.query;
-  context.key = pass.cache ? pass.cache->positions().followed_by(context.query) : context.query;
+  context.cache = pass.cache;
   encoding_->prepare(context, pass);
   return context;
 }

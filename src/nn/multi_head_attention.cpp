@@ -50,8 +50,14 @@ Var MultiHeadAttention::operator()(const Var& x, const Var& memory, const Positi
   return output_(pass.hook(HookPoint::head_output, layer_, mixed), pass);
 }
 
+// A cache is read where it lies unless somebody has to see all its keys and values as arrays.
+bool MultiHeadAttention::reads_cache_in_place(const Pass& pass) const {
+  return pass.cache && !pass.hooks && !encoding_.depends_on_content() &&
+         encoding_.cache_policy() == CachePolicy::transformed_keys;
+}
+
 // Stage 1: queries, keys and values, with position in queries and keys where the encoding puts it
-// there, and the keys and values of earlier tokens in front where there is a cache.
+// there. Where there is a cache, the new keys and values go behind those of earlier tokens.
 MultiHeadAttention::Projections MultiHeadAttention::project(const Var& x, const Var& memory,
                                                             const PositionContext& context,
                                                             const Pass& pass) const {
@@ -65,6 +71,7 @@ MultiHeadAttention::Projections MultiHeadAttention::project(const Var& x, const 
     if (pass.tape) throw UsageError("attention: a KV-cache carries no gradients, so takes no tape");
     const std::int64_t time = key.shape()[1];
     pass.cache->append(layer_, key.value(), value.value());
+    if (reads_cache_in_place(pass)) return {query, {}, {}, pass.cache->filled() + time};
     key = pass.cache->keys(layer_, time);
     value = pass.cache->values(layer_, time);
   }
@@ -73,8 +80,9 @@ MultiHeadAttention::Projections MultiHeadAttention::project(const Var& x, const 
           pass.hook(HookPoint::value, layer_, value)};
 }
 
-// Stages 2 to 4: scores, softmax under the mask, mixture of values. One fused kernel, or the
-// composition from primitive ops where somebody looks inside or the encoding depends on content.
+// Stages 2 to 4: scores, softmax under the mask, mixture of values. One fused kernel, over arrays
+// or over the cache, or the composition from primitive ops where somebody looks inside or the
+// encoding depends on content.
 Var MultiHeadAttention::attend(const Projections& projected, const PositionContext& context,
                                const Pass& pass) const {
   const Mask mask = pass.mask ? config_.mask & *pass.mask : config_.mask;
@@ -85,12 +93,16 @@ Var MultiHeadAttention::attend(const Projections& projected, const PositionConte
   options.softcap = config_.softcap;
   options.mask = &mask;
   options.distance_bias = {context.distance_table, context.first_distance, context.query.values,
-                           context.key.values};
+                           context.distance_keys.values};
   if (pass.training && config_.dropout > 0) {
     options.dropout = {config_.dropout, pass.random.stream(path_ + ".pattern"), pass.first_example};
   }
   if (pass.statistics) options.statistics = pass.statistics->layer(layer_);
 
+  if (projected.key.is_null()) {
+    return attention_over_cache(projected.query.value(), pass.cache->layer(layer_),
+                                projected.keys_in_cache, context.score_bias.value(), options);
+  }
   const bool composed = encoding_.depends_on_content() ||
                         (pass.hooks && pass.hooks->wants_inside_of_attention(layer_));
   if (!composed) {

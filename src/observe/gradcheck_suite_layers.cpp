@@ -119,7 +119,7 @@ PositionContext context_of(const PositionalEncoding& encoding, const Pass& pass,
                            std::int64_t key) {
   PositionContext context;
   context.query = Positions::range(0, query);
-  context.new_key = context.key = Positions::range(0, key);
+  context.new_key = Positions::range(0, key);
   encoding.prepare(context, pass);
   return context;
 }

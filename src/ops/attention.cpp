@@ -34,20 +34,6 @@ struct Problem {
   std::int64_t first_distance;
   std::vector<std::int32_t> query_positions, key_positions;  // for `distances`
 
-  template <class T>
-  [[nodiscard]] kernels::DistanceTable<T> distance_table() const {
-    if (distances.is_null()) return {};
-    const auto stride = [](const std::vector<std::int32_t>& positions, std::int64_t time) {
-      return static_cast<std::int64_t>(positions.size()) == time ? 0 : time;
-    };
-    return {distances.data<T>().data(),
-            distances.shape()[1],
-            first_distance,
-            query_positions.data(),
-            key_positions.data(),
-            stride(query_positions, extents.query),
-            stride(key_positions, extents.key)};
-  }
   // `bias` may be null.
   template <class T>
   [[nodiscard]] kernels::AttentionOperands<T> operands(const Mask* mask, const Array& bias) const {
@@ -57,7 +43,8 @@ struct Problem {
             .value = rows_of<T>(value),
             .bias = bias.is_null() ? nullptr : bias.data<T>().data(),
             .bias_per_example = bias_shape.rank() > 0 && bias_shape[0] == extents.batch,
-            .distance = distance_table<T>(),
+            .distance = distance_table<T>(distances, first_distance, query_positions, key_positions,
+                                          extents),
             .scale = scale,
             .softcap = softcap,
             .mask = mask,

@@ -13,8 +13,9 @@ namespace {
 
 using kernels::AttentionExtents;
 
-void check_operands(const char* operation, const Var& query, const Var& key, const Var& value) {
-  const Shape &q = query.shape(), &k = key.shape(), &v = value.shape();
+void check_operands(const char* operation, const AttentionOperand& query,
+                    const AttentionOperand& key, const AttentionOperand& value) {
+  const Shape &q = query.shape, &k = key.shape, &v = value.shape;
   if (q.rank() != 3 || k.rank() != 3 || v.rank() != 3 || q[0] != k[0] || k[0] != v[0] ||
       k[1] != v[1]) {
     throw ShapeError(fmt::format(
@@ -22,10 +23,10 @@ void check_operands(const char* operation, const Var& query, const Var& key, con
         "[batch, key, kv_heads * head_dim] and [batch, key, kv_heads * value_dim]",
         operation, to_string(q), to_string(k), to_string(v)));
   }
-  if (query.dtype() != key.dtype() || key.dtype() != value.dtype()) {
+  if (query.dtype != key.dtype || key.dtype != value.dtype) {
     throw ShapeError(fmt::format("{}: query is {}, key {}, value {}, expected one dtype", operation,
-                                 to_string(query.dtype()), to_string(key.dtype()),
-                                 to_string(value.dtype())));
+                                 to_string(query.dtype), to_string(key.dtype),
+                                 to_string(value.dtype)));
   }
 }
 
@@ -51,7 +52,7 @@ AttentionExtents extents_of(const char* operation, const Shape& q, const Shape& 
           .value_dim = v[2] / kv_heads};
 }
 
-void check_bias(const char* operation, const Var& query, const Var& bias,
+void check_bias(const char* operation, const AttentionOperand& query, const Var& bias,
                 const AttentionExtents& extents) {
   const Shape& b = bias.shape();
   if (b.rank() != 4 || (b[0] != 1 && b[0] != extents.batch) || b[1] != extents.heads ||
@@ -60,9 +61,9 @@ void check_bias(const char* operation, const Var& query, const Var& bias,
         "{}: bias {} does not fit scores [batch {}, heads {}, query {}, key {}]", operation,
         to_string(b), extents.batch, extents.heads, extents.query, extents.key));
   }
-  if (bias.dtype() != query.dtype()) {
+  if (bias.dtype() != query.dtype) {
     throw ShapeError(fmt::format("{}: bias is {}, query {}, expected one dtype", operation,
-                                 to_string(bias.dtype()), to_string(query.dtype())));
+                                 to_string(bias.dtype()), to_string(query.dtype)));
   }
 }
 
@@ -77,13 +78,13 @@ void check_positions(const char* operation, const char* what,
 }
 
 // Every pair of positions must have its column.
-void check_distances(const char* operation, const Var& query, const DistanceBias& bias,
+void check_distances(const char* operation, DType dtype, const DistanceBias& bias,
                      const AttentionExtents& extents) {
   const Shape& table = bias.table.shape();
-  if (table.rank() != 2 || table[0] != extents.heads || bias.table.dtype() != query.dtype()) {
+  if (table.rank() != 2 || table[0] != extents.heads || bias.table.dtype() != dtype) {
     throw ShapeError(fmt::format(
         "{}: the distance bias is {} {}, expected {} [heads {}, distances]", operation,
-        to_string(bias.table.dtype()), to_string(table), to_string(query.dtype()), extents.heads));
+        to_string(bias.table.dtype()), to_string(table), to_string(dtype), extents.heads));
   }
   check_positions(operation, "queries", bias.query_positions, extents.batch, extents.query);
   check_positions(operation, "keys", bias.key_positions, extents.batch, extents.key);
@@ -101,15 +102,15 @@ void check_distances(const char* operation, const Var& query, const DistanceBias
 
 }  // namespace
 
-AttentionExtents check_attention(const char* operation, const Var& query, const Var& key,
-                                 const Var& value, const Var& bias,
-                                 const AttentionOptions& options) {
+AttentionExtents check_attention(const char* operation, const AttentionOperand& query,
+                                 const AttentionOperand& key, const AttentionOperand& value,
+                                 const Var& bias, const AttentionOptions& options) {
   check_operands(operation, query, key, value);
   const AttentionExtents extents =
-      extents_of(operation, query.shape(), key.shape(), value.shape(), options);
+      extents_of(operation, query.shape, key.shape, value.shape, options);
   if (!bias.is_null()) check_bias(operation, query, bias, extents);
   if (!options.distance_bias.table.is_null())
-    check_distances(operation, query, options.distance_bias, extents);
+    check_distances(operation, query.dtype, options.distance_bias, extents);
   if (options.mask != nullptr)
     options.mask->check(extents.batch, extents.heads, extents.query, extents.key);
   if (!(options.dropout.rate >= 0 && options.dropout.rate <= 1)) {

@@ -56,6 +56,30 @@ TEST_P(PositionalConformance, ChunksEqualOnePass) {
   expect_near(cached_logits(model, tokens, 5), logits_of(model, tokens), 1e-12);
 }
 
+// As many tokens as take several blocks of a cache, in two examples.
+TEST_P(PositionalConformance, LongBatchesThroughACacheEqualOnePass) {
+  constexpr std::int64_t kLong = 140;
+  TransformerConfig longer = config();
+  longer.block_size = kLong;
+  for (const DType dtype : {DType::float64, DType::float32}) {
+    const Transformer model = random_model(longer, dtype);
+    const std::vector<std::int32_t> tokens = random_tokens(2 * kLong);
+    const Array whole = model.logits({tokens, 2, kLong}, {}).value();
+    for (const std::int64_t chunk : {1, 50}) {
+      KvCache cache = model.make_cache(2, kLong);
+      Pass pass;
+      pass.cache = &cache;
+      for (std::int64_t begin = 0; begin < kLong; begin += chunk) {
+        const std::int64_t end = std::min(begin + chunk, kLong);
+        std::vector<std::int32_t> part(tokens.begin() + begin, tokens.begin() + end);
+        part.insert(part.end(), tokens.begin() + kLong + begin, tokens.begin() + kLong + end);
+        expect_near(model.logits({part, 2, end - begin}, pass).value(),
+                    columns_of(whole, begin, end), dtype == DType::float64 ? 1e-12 : 1e-4);
+      }
+    }
+  }
+}
+
 TEST_P(PositionalConformance, ShiftingAllPositionsChangesLogitsOnlyWhereDeclared) {
   const Transformer model = random_model(config());
   const std::vector<std::int32_t> tokens = random_tokens(kTime);

@@ -22,8 +22,8 @@ class GrowingKeys final : public PositionalEncoding {
   [[nodiscard]] CachePolicy cache_policy() const override { return CachePolicy::raw_keys; }
   [[nodiscard]] Var transform_key(const Var& x, std::int64_t,
                                   const PositionContext& context) const override {
-    EXPECT_EQ(x.shape()[1], context.key.time);
-    return x * static_cast<double>(context.key.time);
+    EXPECT_EQ(x.shape()[1], context.key().time);
+    return x * static_cast<double>(context.key().time);
   }
 };
 
@@ -32,21 +32,17 @@ TEST(RawKeysInACache, AreTransformedAgainInEveryPass) {
   const GrowingKeys encoding;
   const MultiHeadAttention attention(bench.root / "attention", kConfig, encoding, bench.init, 0);
   const Array x = random_array({1, 4, 6}, 1);
-  const auto context_of = [](std::int64_t query, std::int64_t key) {
-    PositionContext context;
-    context.query = context.new_key = Positions::range(key - query, query);
-    context.key = Positions::range(0, key);
-    return context;
-  };
   KvCache cache(1, 1, 4, 6, 6, DType::float64);
   Pass pass;
   pass.cache = &cache;
   for (std::int64_t t = 0; t < 4; ++t) {
     const Var token = slice(Var(x), 1, t, t + 1);
-    const Array y = attention(token, context_of(1, t + 1), pass).value();
+    PositionContext context = PositionContext::of(Positions::range(t, 1));
+    context.cache = &cache;
+    const Array y = attention(token, context, pass).value();
     cache.advance(Positions::range(t, 1));
     const Var all = slice(Var(x), 1, 0, t + 1);
-    const Var whole = attention(all, context_of(t + 1, t + 1), {});
+    const Var whole = attention(all, PositionContext::of(Positions::range(0, t + 1)), {});
     expect_near(y, slice(whole, 1, t, t + 1).value(), 1e-12);
   }
 }

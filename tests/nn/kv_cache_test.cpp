@@ -34,6 +34,31 @@ TEST(KvCache, KnowsThePositionsOfItsTokens) {
   EXPECT_EQ(cache.positions().time, 0);
 }
 
+TEST(KvCache, ExamplesShareTheirPositionsUntilTheyStandApart) {
+  KvCache cache(1, 2, 4, 1, 1, DType::float32);
+  cache.advance(Positions::range(7, 2));
+  EXPECT_EQ(cache.positions(), (Positions{1, 2, {7, 8}}));
+  cache.advance(Positions{2, 1, {9, 3}});
+  cache.advance(Positions::range(20, 1));
+  EXPECT_EQ(cache.positions(), (Positions{2, 4, {7, 8, 9, 20, 7, 8, 3, 20}}));
+  cache.clear();
+  cache.advance(Positions::range(5, 1));
+  EXPECT_EQ(cache.positions(), (Positions{1, 1, {5}}));
+}
+
+TEST(KvCache, RefusesPositionsThatDoNotFit) {
+  KvCache cache(1, 2, 4, 1, 1, DType::float32);
+  expect_throws<ShapeError>(
+      [&] {
+        cache.advance(Positions{3, 1, {1, 2, 3}});
+      },
+      "KV-cache: positions of 3 examples, expected 1 or 2");
+  cache.advance(Positions::range(0, 3));
+  expect_throws<ValueError>([&] { cache.advance(Positions::range(3, 2)); },
+                            "KV-cache: 2 positions do not fit behind 3 filled of a capacity of 4");
+  EXPECT_EQ(cache.filled(), 3);
+}
+
 TEST(KvCache, TheLastSlotIsUsable) {
   KvCache cache(1, 1, 2, 1, 1, DType::float64);
   cache.append(0, Array::full({1, 1, 1}, 3, DType::float64),

@@ -144,7 +144,6 @@ TEST(MultiHeadAttention, CrossAttentionRotatesQueriesAndKeysByTheirOwnPositions)
     PositionContext context;
     context.query = Positions::range(query, 2);
     context.new_key = Positions::range(key, 3);
-    context.key = Positions::range(key, 3);
     rope->prepare(context, {});
     return attention(x, memory, context, {}).value();
   };

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "attune/nn/kv_cache.h"
 #include "attune/ops/attention.h"
 #include "attune/ops/reduce.h"
 #include "nn/layer_test.h"
@@ -30,7 +31,6 @@ PositionContext context_of(const PositionalEncoding& encoding, const Positions& 
   PositionContext context;
   context.query = query;
   context.new_key = key;
-  context.key = key;
   encoding.prepare(context, pass);
   return context;
 }
@@ -195,7 +195,9 @@ TEST(RopeEncoding, NewKeysAreRotatedByTheirOwnPositions) {
   PositionContext context;
   context.query = at(3);
   context.new_key = at(3);
-  context.key = Positions{1, 2, {0, 3}};
+  KvCache cache(1, 1, 1, 1, 1, kDouble);
+  cache.advance(at(0));
+  context.cache = &cache;
   rope->prepare(context, {});
   expect_near(rope->transform_key(row({1, 2, 3, 4}), 1, context).value(),
               {-1.413353, 1.879118, -2.828857, 4.058191}, 5.1e-7);
@@ -204,8 +206,8 @@ TEST(RopeEncoding, NewKeysAreRotatedByTheirOwnPositions) {
 // What is added to the scores: [1, heads, query, key].
 Array bias_of(const PositionContext& context) {
   const DistanceBias bias{context.distance_table, context.first_distance, context.query.values,
-                          context.key.values};
-  return expand(bias, context.query.time, context.key.time).value();
+                          context.distance_keys.values};
+  return expand(bias, context.query.time, context.distance_keys.time).value();
 }
 
 // --- alibi: the author's list; B13 ---
@@ -249,10 +251,10 @@ TEST(AlibiEncoding, OneCachedQuerySeesItsDistances) {
 TEST(PositionContext, DistancesRunFromTheFarthestKeyBehindToTheFarthestAhead) {
   PositionContext context;
   context.query = {2, 2, {4, 5, 2, 9}};
-  context.key = Positions::range(1, 7);
+  context.new_key = Positions::range(1, 7);
   EXPECT_EQ(context.distances().first, 1 - 9);
   EXPECT_EQ(context.distances().count, (7 - 2) - (1 - 9) + 1);
-  context.key = {};
+  context.new_key = {};
   EXPECT_EQ(context.distances().count, 0);
 }
 

@@ -43,10 +43,12 @@ class MultiHeadAttention final {
 
  private:
   struct Projections {
-    Var query;  // [batch, query, heads * head_dim]
-    Var key;    // [batch, key, kv_heads * head_dim]
-    Var value;  // [batch, key, kv_heads * value_dim]
+    Var query;                       // [batch, query, heads * head_dim]
+    Var key;                         // [batch, key, kv_heads * head_dim]
+    Var value;                       // [batch, key, kv_heads * value_dim]
+    std::int64_t keys_in_cache = 0;  // where the two above are null: so many are read there
   };
+  [[nodiscard]] bool reads_cache_in_place(const Pass& pass) const;
   [[nodiscard]] Projections project(const Var& x, const Var& memory, const PositionContext& context,
                                     const Pass& pass) const;
   [[nodiscard]] Var attend(const Projections& projected, const PositionContext& context,

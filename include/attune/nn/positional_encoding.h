@@ -19,19 +19,25 @@ struct Rotation {
 
 // What an encoding makes of the positions of one forward pass, once, for all layers.
 struct PositionContext {
-  Positions query;          // of the tokens of this pass
-  Positions new_key;        // of the keys of this pass: the query's, or those of a memory
-  Positions key;            // of all keys: those in the cache, then the new ones
-  Rotation query_rotation;  // null arrays where the encoding does not rotate
-  Rotation key_rotation;    // of the keys that transform_key is given, see CachePolicy
-  // Added to the scaled scores; null arrays where there is nothing to add. Where only the distance
-  // key - query matters, the second is the smaller by far: column c is distance first_distance + c.
+  Positions query;                 // of the tokens of this pass
+  Positions new_key;               // of the keys of this pass: the query's, or those of a memory
+  const KvCache* cache = nullptr;  // of the keys in front of the new ones; null: none are
+  Rotation query_rotation;         // null arrays where the encoding does not rotate
+  Rotation key_rotation;           // of the keys that transform_key is given, see CachePolicy
+  // Added to the scaled scores; null where there is nothing to add. Where only the distance key -
+  // query matters, the table is the smaller by far: column c is of distance first_distance + c, the
+  // keys stand at distance_keys.
   Var score_bias;      // [1 or batch, heads, query, key]
   Var distance_table;  // [heads, distances]
   std::int64_t first_distance = 0;
+  Positions distance_keys;
 
-  // The distances between any query and any key.
+  // Of all keys: those in the cache, then the new ones. A copy, so ask once: a pass under a scheme
+  // that does not ask costs the same however many tokens were read before.
+  [[nodiscard]] Positions key() const;
+  // Them, and the distances between any query and any key: what a distance table takes.
   struct Distances {
+    Positions keys;
     std::int64_t first;
     std::int64_t count;
   };
@@ -40,7 +46,7 @@ struct PositionContext {
   // Tokens at these positions that attend to one another, without a cache; for prepare() to fill.
   [[nodiscard]] static PositionContext of(const Positions& positions) {
     PositionContext context;
-    context.query = context.new_key = context.key = positions;
+    context.query = context.new_key = positions;
     return context;
   }
 };

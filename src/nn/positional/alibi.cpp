@@ -35,7 +35,7 @@ class Alibi final : public PositionalEncoding {
   [[nodiscard]] std::string_view name() const override { return "alibi"; }
 
   void prepare(PositionContext& context, const Pass&) const override {
-    const auto [first, count] = context.distances();
+    auto [keys, first, count] = context.distances();
     Array table = Array::uninitialized({static_cast<std::int64_t>(slopes_.size()), count}, dtype_);
     dispatch(dtype_, [&]<class T>() {
       T* element = table.mutable_data<T>().data();
@@ -46,6 +46,7 @@ class Alibi final : public PositionalEncoding {
     });
     context.distance_table = Var(std::move(table));
     context.first_distance = first;
+    context.distance_keys = std::move(keys);
   }
 
  private:

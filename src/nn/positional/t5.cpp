@@ -43,11 +43,12 @@ class T5 final : public PositionalEncoding {
   [[nodiscard]] std::string_view name() const override { return "t5"; }
 
   void prepare(PositionContext& context, const Pass& pass) const override {
-    const auto [first, count] = context.distances();
+    auto [keys, first, count] = context.distances();
     std::vector<std::int32_t> buckets;
     for (std::int64_t d = first; d < first + count; ++d) buckets.push_back(bucket(d));
     context.distance_table = transpose(gather_rows(pass(table_), buckets, {count}), {1, 0});
     context.first_distance = first;
+    context.distance_keys = std::move(keys);
   }
 
  private:

@@ -1,0 +1,24 @@
+#include "attune/nn/positional_encoding.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "attune/nn/kv_cache.h"
+
+namespace attune {
+
+Positions PositionContext::key() const {
+  return cache ? cache->positions().followed_by(new_key) : new_key;
+}
+
+PositionContext::Distances PositionContext::distances() const {
+  Positions keys = key();
+  if (query.values.empty() || keys.values.empty()) return {std::move(keys), 0, 0};
+  const auto [query_low, query_high] = std::ranges::minmax(query.values);
+  const auto [key_low, key_high] = std::ranges::minmax(keys.values);
+  const std::int64_t first = std::int64_t{key_low} - query_high;
+  const std::int64_t last = std::int64_t{key_high} - query_low;
+  return {std::move(keys), first, last - first + 1};
+}
+
+}  // namespace attune
