@@ -77,13 +77,19 @@ struct Case {
     options.form = form;
     return options;
   }
+  // The table is the last of the inputs.
+  template <class X>
+  [[nodiscard]] DistanceBias distance_bias_of(const X& x, std::span<const std::int32_t> queries,
+                                              std::span<const std::int32_t> keys) const {
+    return {x.back(), -distances() / 2, queries, keys};
+  }
   [[nodiscard]] Var run(std::span<const Var> x, bool textbook = false,
                         std::span<HeadStatistics> statistics = {}) const {
     const Var none;
     const Var& b = bias ? x[3] : none;
     AttentionOptions chosen = options(statistics);
     const std::vector<std::int32_t> queries = positions(query), keys = positions(key);
-    if (distance_bias) chosen.distance_bias = {x.back(), -distances() / 2, queries, keys};
+    if (distance_bias) chosen.distance_bias = distance_bias_of(x, queries, keys);
     return textbook ? attention_textbook(x[0], x[1], x[2], b, chosen)
                     : attention(x[0], x[1], x[2], b, chosen);
   }

@@ -76,8 +76,11 @@ TEST(AttentionOverCache, IsAttentionBitForBit) {
       std::vector<HeadStatistics> expected(static_cast<std::size_t>(c.heads)), actual(expected);
       const Array whole = c.run(vars, false, expected).value();
       const KeyValueBuffer buffer = filled_buffer(x[1], x[2], 2);
+      AttentionOptions options = c.options(actual);
+      const std::vector<std::int32_t> queries = c.positions(c.query), keys = c.positions(c.key);
+      if (c.distance_bias) options.distance_bias = c.distance_bias_of(x, queries, keys);
       const Array cached =
-          attention_over_cache(x[0], buffer, c.key, c.bias ? x[3] : Array(), c.options(actual));
+          attention_over_cache(x[0], buffer, c.key, c.bias ? x[3] : Array(), options);
       EXPECT_TRUE(bitwise_equal(cached, whole));
       for (std::size_t h = 0; h < expected.size(); ++h)
         expect_statistics_near(actual[h], expected[h], 0);
