@@ -2,6 +2,7 @@
 # Measures whole training steps beside the floor of their matrix products and, where python3 can import torch, beside
 # PyTorch, and prints one table. Builds in build-bench, which also keeps the measurements (step.jsonl, torch.jsonl).
 # usage: scripts/bench.sh [char|small|toy|wide ...]     default: all but wide
+#        scripts/bench.sh generation [ENCODING ...]     tokens made through a key-value cache instead
 # environment: THREADS=1,2 (default: 1 and all cores, at most 2), ROUNDS=11, PYTHON=python3
 set -euo pipefail
 
@@ -20,6 +21,10 @@ log=$directory/build.log
   echo "bench.sh: the build failed; all of it is in $log" >&2
   exit 1
 }
+
+if [[ ${configurations[0]} == generation ]]; then
+  exec "$directory/tests/benchmark/generation_benchmark" "${configurations[@]:1}" --rounds "$rounds"
+fi
 
 echo "measuring ${configurations[*]} on $threads threads" >&2
 options=(--threads "$threads" --rounds "$rounds")

@@ -96,7 +96,8 @@ int main(int argc, char** argv) {
     print_error(error.what());
     return kUsage;
   } catch (const std::system_error& error) {
-    if (error.code().value() == EPIPE) return kDone;  // the reader of a long output went away
+    // The reader of a long output went away, or there never was one.
+    if (error.code().value() == EPIPE || error.code().value() == EBADF) return kDone;
     print_error(error.what());
     return kFailed;
   } catch (const std::bad_alloc&) {

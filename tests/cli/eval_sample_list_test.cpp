@@ -164,6 +164,12 @@ TEST_F(Sample, EndsWhenItsReaderWentAway) {
   EXPECT_EQ(result.err, "");
 }
 
+TEST_F(Sample, EndsWhereThereIsNoOutput) {
+  const Result result = space_->run({"sample", "text", "--max-new-tokens=1000000"}, Output::none);
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.err, "");
+}
+
 TEST(List, HasANameFirstOnALine) {
   const Workspace space;
   for (const auto& [what, name] :

@@ -30,8 +30,9 @@ struct Result {
   std::string err;
 };
 
-// closed: a pipe whose reader has gone, as after `| head -1`; full: a disk without room.
-enum class Output { kept, closed, full };
+// closed: a pipe whose reader has gone, as after `| head -1`; none: no stream at all, as with
+// `>&-`; full: a disk without room.
+enum class Output { kept, closed, none, full };
 
 // A process that runs. Ends with the test: the system ends it after two minutes at the latest.
 class Process final {
@@ -54,6 +55,7 @@ class Process final {
       const char* file = output == Output::full ? "/dev/full" : out.c_str();
       dup2(output == Output::closed ? pipe_ends[1] : open(file, kFlags, 0600), 1);
       dup2(open(err.c_str(), kFlags, 0600), 2);
+      if (output == Output::none) close(1);
       close(pipe_ends[1]);
       alarm(120);
       if (chdir(directory.c_str()) == 0) execv(ATTUNE_BINARY, argv.data());
