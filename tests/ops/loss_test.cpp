@@ -8,6 +8,9 @@
 
 #include "attune/autodiff/tape.h"
 #include "attune/core/error.h"
+#include "attune/ops/arithmetic.h"
+#include "attune/ops/reduce.h"
+#include "attune/ops/softmax.h"
 #include "ops/op_test.h"
 
 namespace attune {
@@ -65,6 +68,43 @@ TEST(CrossEntropy, GradientsMatchFiniteDifferences) {
             return cross_entropy(in[0], targets, smoothing).loss_sum;
           },
           {random_array({2, 3, classes}, 4, DType::float64, -2, 2)});
+    }
+  }
+}
+
+// The target distribution of each row; all 0 where the target is kIgnore.
+Array target_distribution(const Shape& shape, const Targets& targets, double smoothing,
+                          DType dtype) {
+  const auto n = static_cast<std::size_t>(shape.last());
+  std::vector<double> q(targets.size() * n, 0.0);
+  for (std::size_t row = 0; row < targets.size(); ++row) {
+    if (targets[row] == kIgnore) continue;
+    for (std::size_t j = 0; j < n; ++j) q[row * n + j] = smoothing / static_cast<double>(n);
+    q[row * n + static_cast<std::size_t>(targets[row])] += 1 - smoothing;
+  }
+  return Array::from(shape, q, dtype);
+}
+
+TEST(CrossEntropy, EqualsItsCompositionForwardAndBackward) {
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    const double tolerance = dtype == DType::float32 ? 2e-6 : 1e-14;
+    for (const std::int64_t classes : {1, 2, 7, 13, 65}) {
+      for (const double smoothing : {0.0, 0.1}) {
+        const Array x = random_array({2, 7, classes}, 5, dtype, -3, 3);
+        const Targets targets = some_targets(14, classes);
+        const Array q = target_distribution(x.shape(), targets, smoothing, dtype);
+        const auto composed = [&](std::span<const Var> in) {
+          return negate(sum(log_softmax(in[0]) * Var(q)));
+        };
+        const auto fused = [&](std::span<const Var> in) {
+          return cross_entropy(in[0], targets, smoothing).loss_sum;
+        };
+        const Var constant(x);
+        expect_near(fused({&constant, 1}).value(), composed({&constant, 1}).value(), tolerance);
+        const Array seed = Array::scalar(0.37, dtype);
+        expect_near(gradients_of(fused, {x}, seed)[0], gradients_of(composed, {x}, seed)[0],
+                    tolerance);
+      }
     }
   }
 }
