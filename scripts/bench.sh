@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Measures whole training steps beside the floor of their matrix products and, where python3 can import torch, beside
 # PyTorch, and prints one table. Builds in build-bench, which also keeps the measurements (step.jsonl, torch.jsonl).
-# usage: scripts/bench.sh [char|small|toy|wide ...]     default: all but wide
-#        scripts/bench.sh generation [ENCODING ...]     tokens made through a key-value cache instead
+# usage: scripts/bench.sh [char|small|toy|wide ...]     default: all, about 15 minutes with PyTorch
+#        scripts/bench.sh profile [CONFIGURATION ...]   where the time of a step goes to, operation by operation
+#        scripts/bench.sh attention                     time and memory over the length of a sequence
+#        scripts/bench.sh generation [ENCODING ...]     tokens made through a key-value cache
 # environment: THREADS=1,2 (default: 1 and all cores, at most 2), ROUNDS=11, PYTHON=python3
 set -euo pipefail
 
@@ -12,7 +14,7 @@ cores=$(nproc)
 threads=${THREADS:-$([[ $cores -gt 1 ]] && echo 1,2 || echo 1)}
 rounds=${ROUNDS:-11}
 configurations=("$@")
-[[ $# -gt 0 ]] || configurations=(char small toy)
+[[ $# -gt 0 ]] || configurations=(char small toy wide)
 
 mkdir -p "$directory"
 log=$directory/build.log
@@ -22,13 +24,15 @@ log=$directory/build.log
   exit 1
 }
 
-if [[ ${configurations[0]} == generation ]]; then
-  exec "$directory/tests/benchmark/generation_benchmark" "${configurations[@]:1}" --rounds "$rounds"
-fi
+programs=$directory/tests/benchmark
+case ${configurations[0]} in
+  profile) exec "$programs/step_benchmark" "${configurations[@]:1}" --threads "$threads" --profile ;;
+  attention | generation) exec "$programs/${configurations[0]}_benchmark" "${configurations[@]:1}" --rounds "$rounds" ;;
+esac
 
 echo "measuring ${configurations[*]} on $threads threads" >&2
 options=(--threads "$threads" --rounds "$rounds")
-"$directory/tests/benchmark/step_benchmark" "${configurations[@]}" "${options[@]}" --json >"$directory/step.jsonl"
+"$programs/step_benchmark" "${configurations[@]}" "${options[@]}" --json >"$directory/step.jsonl"
 
 tables=("$directory/step.jsonl")
 for python in ${PYTHON:-python3 /usr/bin/python3}; do

@@ -9,10 +9,12 @@ gradients and clipping, AdamW with decay on matrices, the loss read. To find PyT
   foreach          the optimizer updates all parameters at once (where this PyTorch can), or one after another
   fused_attention  PyTorch 2's own, or composed of products and a softmax
   setting          environment of a process of its own: memory kept or given back to the system between steps;
-                   OpenBLAS on as many threads as PyTorch or on one, where it matters
+                   OpenBLAS with threads of its own, as many as PyTorch's or one, and its OpenMP build where
+                   that is installed (Debian: libopenblas0-openmp), where it matters
 The first two take turns in each round.
 """
 import argparse
+import glob
 import inspect
 import json
 import math
@@ -38,6 +40,7 @@ CONFIGURATIONS = {
 }
 KEEP_MEMORY = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=1073741824:"
                                  "glibc.malloc.trim_threshold=4294967296:glibc.malloc.top_pad=67108864"}
+OPENMP_BLAS = "/usr/lib/*/openblas-openmp"
 HAS_FOREACH = "foreach" in inspect.signature(torch.optim.AdamW.__init__).parameters
 HAS_FUSED_ATTENTION = hasattr(functional, "scaled_dot_product_attention")
 
@@ -172,12 +175,15 @@ def quartiles(values):
 
 
 def settings_of(threads):
-    """(name, environment) of each process to measure in; the numbers of threads are read when libraries are loaded."""
-    for blas_threads in dict.fromkeys((threads, 1)):
+    """(name, environment) of each process to measure in; libraries and numbers of threads are read at its start."""
+    blas_builds = [("", {"OPENBLAS_NUM_THREADS": str(threads)})]
+    if threads > 1:
+        blas_builds.append(("OpenBLAS on one thread", {"OPENBLAS_NUM_THREADS": "1"}))
+    blas_builds += [("OpenBLAS with OpenMP", {"LD_LIBRARY_PATH": path}) for path in glob.glob(OPENMP_BLAS)]
+    for blas, blas_variables in blas_builds:
         for memory, variables in (("", {}), ("memory kept", KEEP_MEMORY)):
-            blas = "" if blas_threads == threads else "OpenBLAS on one thread"
             yield (", ".join(filter(None, (memory, blas))),
-                   {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(blas_threads), **variables})
+                   {"OMP_NUM_THREADS": str(threads), **blas_variables, **variables})
 
 
 def measure_here(name, threads, rounds, setting):
@@ -189,12 +195,12 @@ def measure_here(name, threads, rounds, setting):
 
 def main():
     parser = argparse.ArgumentParser(description="Times training steps in PyTorch.")
-    parser.add_argument("configurations", nargs="*", help="char, small, toy, wide; default: all but wide")
+    parser.add_argument("configurations", nargs="*", help="char, small, toy, wide; default: all")
     parser.add_argument("--threads", default="1,2", help="numbers of threads")
     parser.add_argument("--rounds", type=int, default=11, help="rounds that the median is taken of")
     parser.add_argument("--setting", help="measure in this process, whose environment has this name")
     arguments = parser.parse_args()
-    names = arguments.configurations or ["char", "small", "toy"]
+    names = arguments.configurations or list(CONFIGURATIONS)
     for name in names:
         if name not in CONFIGURATIONS:
             parser.error(f"unknown configuration {name}, expected {', '.join(CONFIGURATIONS)}")
