@@ -107,13 +107,13 @@ void normalise(const AttentionOperands<T>& operands, const Tile& tile, T* s, std
     return;
   }
   const AttentionExtents& extents = operands.extents;
-  RowSums sums[kTileRows];
+  RowSums<T> sums[kTileRows];
   for (std::int64_t r = 0; r < tile.rows; ++r) {
     const std::int64_t position = tile.first + r + extents.key - extents.query - tile.origin;
     sums[r] = softmax_row_sums(s + r * stride, tile.columns, position);
   }
-  add_rows({sums, static_cast<std::size_t>(tile.rows)}, kEntropyRounding<T>,
-           statistics[static_cast<std::size_t>(tile.head)]);
+  add_rows<T>({sums, static_cast<std::size_t>(tile.rows)},
+              statistics[static_cast<std::size_t>(tile.head)]);
 }
 
 static_assert(kPanel<float> % 4 == 0 && kPanel<double> % 4 == 0,

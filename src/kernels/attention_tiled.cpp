@@ -49,7 +49,7 @@ class TiledForward final {
   std::optional<Scratch<float>> flags_;  // bytes [kTileRows, kBlockKeys], or of a row
   std::optional<Scratch<T>> kept_;       // [key]
   // Of the rows that are walked together: m is .largest, Z .partition.
-  RowSums sums_[kBlockRows];
+  RowSums<double> sums_[kBlockRows];
   std::int64_t block_first_ = 0;  // the first of these rows
 };
 
@@ -117,7 +117,7 @@ void TiledForward<T>::walk(std::int64_t example, std::int64_t head, std::int64_t
   const std::int64_t last = std::min(first + kBlockRows, extents_.query) - 1;
   block_first_ = first;
   std::fill_n(result_.data(), kBlockRows * values_stride_, T(0));
-  RowSums nothing;
+  RowSums<double> nothing;
   nothing.largest = -std::numeric_limits<double>::infinity();
   std::fill_n(sums_, kBlockRows, nothing);
 
@@ -159,7 +159,7 @@ void TiledForward<T>::score(const Tile& tile) {
 // Scales what row `row` of the block has summed up to a larger maximum.
 template <std::floating_point T>
 void TiledForward<T>::raise_maximum(std::int64_t row, T largest) {
-  RowSums& sums = sums_[row];
+  RowSums<double>& sums = sums_[row];
   if (!(static_cast<double>(largest) > sums.largest)) return;
   const double d = sums.largest - static_cast<double>(largest);  // -inf for the first block
   sums.largest = static_cast<double>(largest);
@@ -189,14 +189,14 @@ void TiledForward<T>::normalise(const Tile& tile) {
     }
     const std::int64_t row = tile.first + r - block_first_;
     raise_maximum(row, largest);
-    RowSums& sums = sums_[row];
+    RowSums<double>& sums = sums_[row];
     const T m = static_cast<T>(sums.largest);
     if (statistics_.empty()) {
       sums.partition += static_cast<double>(exponential_row(s, tile.columns, m));
       continue;
     }
     const std::int64_t position = tile.first + r + extents_.key - extents_.query - tile.origin;
-    const RowSums block = exponential_row_sums(s, tile.columns, m, position);
+    const RowSums<double> block(exponential_row_sums(s, tile.columns, m, position));
     sums.keys += block.keys;
     sums.partition += block.partition;
     sums.weighted += block.weighted;
@@ -229,7 +229,7 @@ void TiledForward<T>::finish(const Tile& tile) {
   const std::int64_t begin = tile.first - block_first_;
   T* o = result_.data() + begin * values_stride_;
   for (std::int64_t r = 0; r < tile.rows; ++r) {
-    const RowSums& sums = sums_[begin + r];
+    const RowSums<double>& sums = sums_[begin + r];
     const T factor = sums.partition == 0 ? T(0) : static_cast<T>(1 / sums.partition);
     for (std::int64_t c = 0; c < values_stride_; ++c) o[r * values_stride_ + c] *= factor;
     if (log_partition_ == nullptr) continue;
@@ -242,8 +242,10 @@ void TiledForward<T>::finish(const Tile& tile) {
          row_of(output_, tile.example, tile.head, extents_.value_dim, tile.first),
          output_.row_stride, false);
   if (statistics_.empty()) return;
-  add_rows({sums_ + begin, static_cast<std::size_t>(tile.rows)}, kEntropyRounding<T>,
-           statistics_[static_cast<std::size_t>(tile.head)]);
+  RowSums<T> rows[kTileRows];
+  for (std::int64_t r = 0; r < tile.rows; ++r) rows[r] = RowSums<T>(sums_[begin + r]);
+  add_rows<T>({rows, static_cast<std::size_t>(tile.rows)},
+              statistics_[static_cast<std::size_t>(tile.head)]);
 }
 
 }  // namespace

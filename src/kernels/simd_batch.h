@@ -69,6 +69,49 @@ inline void store_tail(double* p, std::int64_t count, const Batch<double>& value
   const __m128d two = _mm_max_pd(_mm256_castpd256_pd128(values), _mm256_extractf128_pd(values, 1));
   return _mm_cvtsd_f64(_mm_max_sd(two, _mm_unpackhi_pd(two, two)));
 }
+
+// totals[i] = lane_sum(values[i]), bit for bit, for eight at the price of three: each step adds
+// what lane_sum adds, for two, four and eight vectors at once.
+inline void lane_sums(const Batch<float> (&values)[8], float (&totals)[8]) {
+  const auto halves = [](const __m256 a, const __m256 b) {
+    return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+  };
+  const auto quarters = [](const __m256 ab, const __m256 cd) {
+    return _mm256_add_ps(_mm256_shuffle_ps(ab, cd, _MM_SHUFFLE(1, 0, 1, 0)),
+                         _mm256_shuffle_ps(ab, cd, _MM_SHUFFLE(3, 2, 3, 2)));
+  };
+  const __m256 abcd = quarters(halves(values[0], values[4]), halves(values[1], values[5]));
+  const __m256 efgh = quarters(halves(values[2], values[6]), halves(values[3], values[7]));
+  _mm256_storeu_ps(totals, _mm256_add_ps(_mm256_shuffle_ps(abcd, efgh, _MM_SHUFFLE(2, 0, 2, 0)),
+                                         _mm256_shuffle_ps(abcd, efgh, _MM_SHUFFLE(3, 1, 3, 1))));
+}
+inline void lane_sums(const Batch<double> (&values)[8], double (&totals)[8]) {
+  for (std::size_t i = 0; i < 8; ++i) totals[i] = lane_sum(values[i]);
+}
+
+// columns[c], lane r = rows[8 r + c], for as many rows as there are lanes.
+inline void load_columns(const float* rows, Batch<float> (&columns)[8]) {
+  __m256 two[8], four[8];
+  for (int r = 0; r < 8; r += 2) {
+    const __m256 even = _mm256_loadu_ps(rows + 8 * r), odd = _mm256_loadu_ps(rows + 8 * r + 8);
+    two[r] = _mm256_unpacklo_ps(even, odd);
+    two[r + 1] = _mm256_unpackhi_ps(even, odd);
+  }
+  for (int r = 0; r < 8; r += 4) {
+    four[r] = _mm256_shuffle_ps(two[r], two[r + 2], _MM_SHUFFLE(1, 0, 1, 0));
+    four[r + 1] = _mm256_shuffle_ps(two[r], two[r + 2], _MM_SHUFFLE(3, 2, 3, 2));
+    four[r + 2] = _mm256_shuffle_ps(two[r + 1], two[r + 3], _MM_SHUFFLE(1, 0, 1, 0));
+    four[r + 3] = _mm256_shuffle_ps(two[r + 1], two[r + 3], _MM_SHUFFLE(3, 2, 3, 2));
+  }
+  for (int c = 0; c < 4; ++c) {
+    columns[c] = _mm256_permute2f128_ps(four[c], four[c + 4], 0x20);
+    columns[c + 4] = _mm256_permute2f128_ps(four[c], four[c + 4], 0x31);
+  }
+}
+inline void load_columns(const double* rows, Batch<double> (&columns)[8]) {
+  for (int c = 0; c < 8; ++c)
+    columns[c] = _mm256_setr_pd(rows[c], rows[8 + c], rows[16 + c], rows[24 + c]);
+}
 #else
 // The first `count` (0 to kLanes) elements at p, then `fill`. Reads and writes nothing beyond them.
 template <std::floating_point T>
@@ -101,6 +144,20 @@ template <std::floating_point T>
     for (std::int64_t i = 0; i < half; ++i)
       lanes[i] = lanes[i] < lanes[i + half] ? lanes[i + half] : lanes[i];
   return lanes[0];
+}
+// totals[i] = lane_sum(values[i])
+template <std::floating_point T>
+inline void lane_sums(const Batch<T> (&values)[8], T (&totals)[8]) {
+  for (std::size_t i = 0; i < 8; ++i) totals[i] = lane_sum(values[i]);
+}
+// columns[c], lane r = rows[8 r + c], for as many rows as there are lanes.
+template <std::floating_point T>
+inline void load_columns(const T* rows, Batch<T> (&columns)[8]) {
+  for (std::int64_t c = 0; c < 8; ++c) {
+    alignas(64) T lanes[kLanes<T>];
+    for (std::int64_t r = 0; r < kLanes<T>; ++r) lanes[r] = rows[8 * r + c];
+    columns[c] = Batch<T>::load_aligned(lanes);
+  }
 }
 #endif
 
