@@ -38,7 +38,8 @@ std::string name_of(const RunProfile::Row& row) {
 std::string profile_table(const RunProfile& profile, ProfileTable by) {
   if (by == ProfileTable::off) return "";
   const bool by_op = by == ProfileTable::op;
-  const std::vector<RunProfile::Row> rows = by_op ? profile.by_op() : profile.by_module();
+  std::vector<RunProfile::Row> rows = by_op ? profile.by_op() : profile.by_module();
+  std::erase_if(rows, [](const RunProfile::Row& row) { return row.is_phase && row.seconds == 0; });
   RunProfile::Row total{"total", false, {}, 0};
   std::size_t width = 0;
   for (const RunProfile::Row& row : rows) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "attune/autodiff/checkpoint.h"
 #include "autodiff/sample_ops.h"
 
 namespace attune {
@@ -128,24 +129,6 @@ TEST(OpProfile, AnOperationThatTheLossDoesNotReachHasNoBackward) {
   EXPECT_NEAR(cost_of(profile, "used").backward_seconds, 0.002, 1e-12);
 }
 
-// Runs `inner` without a tape, and again on a tape of its own when its gradient is asked for.
-Var recomputed(const Var& x, Clock& clock, OpProfile& profile) {
-  const auto inner = [&clock](const Var& input) {
-    const Var a = slow("inner", input, clock, milliseconds(100), milliseconds(1000));
-    return slow("inner", a, clock, milliseconds(100), milliseconds(1000));
-  };
-  const Array y = inner(Var(x.value())).value();
-  return record("recomputed", {x}, y,
-                [&, inner, value = x.value()](const Array& dy, InputGradients& dx) {
-                  Tape tape;
-                  tape.set_value_observer(&profile);
-                  const Var input = tape.leaf(value);
-                  const Var output = inner(input);
-                  clock.now += milliseconds(40);
-                  dx.add(0, tape.backward(output, dy, &profile)[input]);
-                });
-}
-
 TEST(OpProfile, TellsARecomputationFromItsOperations) {
   Clock clock;
   OpProfile profile(clock.read());
@@ -154,17 +137,23 @@ TEST(OpProfile, TellsARecomputationFromItsOperations) {
   const Var x = leaf_of(tape);
   profile.begin();
   const Var before = slow("outer", x, clock, milliseconds(1), milliseconds(2));
-  const Var middle = recomputed(before, clock, profile);
+  const Var* inputs[] = {&before};
+  const Var middle = checkpoint(tape, inputs, [&clock](Tape&, std::span<const Var> leaves) {
+    const Var a = slow("inner", leaves[0], clock, milliseconds(100), milliseconds(1000));
+    Var b = slow("inner", a, clock, milliseconds(100), milliseconds(1000));
+    clock.now += milliseconds(40);
+    return b;
+  });
   const Var after = slow("outer", middle, clock, milliseconds(1), milliseconds(2));
   (void)tape.backward(after, &profile);
   profile.end();
 
   const OpCost& inner = cost_of(profile, "inner");
-  EXPECT_EQ(inner.calls, 2);
-  EXPECT_NEAR(inner.forward_seconds, 0.2, 1e-12);
+  EXPECT_EQ(inner.calls, 4);  // two operations, twice
+  EXPECT_NEAR(inner.forward_seconds, 0.4, 1e-12);
   EXPECT_NEAR(inner.backward_seconds, 2.0, 1e-12);
-  const OpCost& around = cost_of(profile, "recomputed");
-  EXPECT_NEAR(around.forward_seconds, 0.2, 1e-12);  // the pass without a tape
+  const OpCost& around = cost_of(profile, "checkpoint");
+  EXPECT_NEAR(around.forward_seconds, 0.04, 1e-12);
   EXPECT_NEAR(around.backward_seconds, 0.04, 1e-12);
   const OpCost& outer = cost_of(profile, "outer");
   EXPECT_NEAR(outer.forward_seconds, 0.002, 1e-12);

@@ -39,8 +39,9 @@ TEST(RunProfile, RowsAreTheTimeOfAllThreads) {
     tape.set_value_observer(&profile.shard(0).ops);
     profile.shard(0).ops.begin();
     now += milliseconds(30);
-    (void)record("op", {tape.leaf(Array::scalar(1))}, Array::scalar(1),
-                 [](const Array&, InputGradients&) {});
+    const Array one = Array::scalar(1, DType::float32);
+    const Var x = tape.leaf(one);
+    (void)record("op", {x}, one, [](const Array&, InputGradients&) {});
     const RunProfile::Timer drawing(&profile, &profile.shard(0).drawing_seconds);
     now += milliseconds(10);
   }

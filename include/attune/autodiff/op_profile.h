@@ -43,9 +43,9 @@ using OpCosts = std::map<OpPlace, OpCost, OpPlaceLess>;
 // operation's output gradients to the next ones the backward time of the first. So what happens
 // between operations is charged to a neighbour; between the passes it is charged to none.
 //
-// A tape that runs inside an operation's backward, to compute a part of the model again, may have
-// the same observer: its operations are counted as calls of their own, and the operation around
-// them keeps what is left. One thread at a time.
+// An operation that runs a tape of its own with the same observers, such as checkpoint(), keeps
+// what is left of its time; the operations on that tape count each time they run. One thread at a
+// time.
 class OpProfile final : public ValueObserver, public GradientObserver {
  public:
   explicit OpProfile(ProfileClock clock = std::chrono::steady_clock::now);
