@@ -27,6 +27,7 @@ Var Norm::operator()(const Var& x, const Pass& pass) const {
 }
 
 ResidualNorm Norm::of_sum(const Var& x, const Var& branch, const Pass& pass) const {
+  const PathGuard guard(pass.tape, path_);
   switch (kind_) {
     case NormKind::none: {
       const Var sum = x + branch;

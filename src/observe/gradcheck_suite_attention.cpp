@@ -41,6 +41,11 @@ AttentionOptions with_dropout() {
   return options;
 }
 
+AttentionOptions tiled(AttentionOptions options) {
+  options.form = AttentionForm::tiled;
+  return options;
+}
+
 std::vector<Form> forms() {
   const AttentionOptions plain = with_heads();
   const std::int64_t lengths[] = {4, 2};
@@ -59,6 +64,10 @@ std::vector<Form> forms() {
       {" grouped heads", with_heads(1), Mask::causal()},
       {" dropout", with_dropout(), Mask::causal()},
       {" one key", plain, Mask::none(), 3, 1},
+      {" tiled", tiled(plain), Mask::causal(), 3, 5, kBatch},
+      {" tiled, padding", tiled(with_dropout()), Mask::key_lengths(lengths, 4)},
+      {" tiled, softcap", tiled(with_scale(2, 1.5)), Mask::causal() & Mask::window(2)},
+      {" tiled, grouped heads", tiled(with_heads(1)), Mask::causal()},
   };
 }
 
@@ -77,6 +86,32 @@ void add_form(Cases& cases, const Form& form, bool fused) {
   };
   cases.push_back(uniform_case(std::string(fused ? "attention" : "attention_textbook") + form.name,
                                shapes, run));
+}
+
+// Positions with a gap, of the second example others.
+void add_distance_bias(Cases& cases) {
+  static constexpr std::int32_t kQueries[] = {0, 1, 4, 3, 4, 5};
+  static constexpr std::int32_t kKeys[] = {0, 1, 2, 5};
+  constexpr std::int64_t kFirst = -5;
+  const auto bias_of = [](const Var& table) {
+    return DistanceBias{table, kFirst, kQueries, kKeys};
+  };
+  cases.push_back(uniform_case("expand", {{kHeads, 11}},
+                               [=](Values x) { return expand(bias_of(x[0]), 3, 4); }));
+  for (const AttentionForm form : {AttentionForm::stored, AttentionForm::tiled}) {
+    const std::string name = form == AttentionForm::tiled ? ", tiled" : "";
+    cases.push_back(uniform_case("attention distance bias" + name,
+                                 {{kBatch, 3, kHeads * kKeyWidth},
+                                  {kBatch, 4, kHeads * kKeyWidth},
+                                  {kBatch, 4, kHeads * kValueWidth},
+                                  {kHeads, 11}},
+                                 [=](Values x) {
+                                   AttentionOptions options = with_heads();
+                                   options.form = form;
+                                   options.distance_bias = bias_of(x[3]);
+                                   return attention(x[0], x[1], x[2], {}, options);
+                                 }));
+  }
 }
 
 void add_rotation(Cases& cases, const std::string& form, std::int64_t rotated, bool interleaved,
@@ -107,6 +142,7 @@ void add_attention(Cases& cases) {
                                }));
   cases.back().directions = 5;
 
+  add_distance_bias(cases);
   add_rotation(cases, " half-split", 6, false, 1);
   add_rotation(cases, " half-split, a batch", 6, false, kBatch);
   add_rotation(cases, " half-split, partial", 4, false, 1);
