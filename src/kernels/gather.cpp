@@ -13,17 +13,17 @@ std::int64_t row_size(const Shape& table) {
   return size;
 }
 
-Shape gathered(const Shape& table, const Shape& shape) {
+}  // namespace
+
+Shape gathered_shape(const Shape& table, const Shape& shape) {
   std::array<std::int64_t, 2 * Shape::kMaxRank> extents{};
   auto* end = std::copy(shape.begin(), shape.end(), extents.data());
   end = std::copy(table.begin() + 1, table.end(), end);
   return Shape(std::span<const std::int64_t>(extents.data(), end));
 }
 
-}  // namespace
-
 Array gather_rows(const Array& table, std::span<const std::int32_t> indices, const Shape& shape) {
-  Array y = Array::uninitialized(gathered(table.shape(), shape), table.dtype());
+  Array y = Array::uninitialized(gathered_shape(table.shape(), shape), table.dtype());
   if (y.size() == 0) return y;
   const std::int64_t size = row_size(table.shape());
   dispatch(table.dtype(), [&]<class T>() {
@@ -37,16 +37,46 @@ Array gather_rows(const Array& table, std::span<const std::int32_t> indices, con
   return y;
 }
 
-void gather_rows_backward(const Array& dy, std::span<const std::int32_t> indices, Array& dtable) {
+Array embedding(const Array& table, std::span<const std::int32_t> indices, const Shape& shape,
+                double scale, const Array& added) {
+  if (added.is_null() && scale == 1) return gather_rows(table, indices, shape);
+  Array y = Array::uninitialized(gathered_shape(table.shape(), shape), table.dtype());
+  if (y.size() == 0) return y;
+  const std::int64_t size = row_size(table.shape());
+  dispatch(table.dtype(), [&]<class T>() {
+    const T* rows = table.data<T>().data();
+    const auto terms = added.is_null() ? std::span<const T>() : added.data<T>();
+    const T factor = static_cast<T>(scale);
+    T* to = y.mutable_data<T>().data();
+    std::size_t at = 0;
+    for (const std::int32_t index : indices) {
+      const T* row = rows + index * size;
+#pragma omp simd
+      for (std::int64_t j = 0; j < size; ++j) to[j] = factor * row[j];
+      if (!terms.empty()) {
+        const T* term = terms.data() + at;
+#pragma omp simd
+        for (std::int64_t j = 0; j < size; ++j) to[j] += term[j];
+        at = (at + static_cast<std::size_t>(size)) % terms.size();
+      }
+      to += size;
+    }
+  });
+  return y;
+}
+
+void gather_rows_backward(const Array& dy, std::span<const std::int32_t> indices, Array& dtable,
+                          double scale) {
   if (dy.size() == 0) return;
   const std::int64_t size = row_size(dtable.shape());
   dispatch(dy.dtype(), [&]<class T>() {
     const T* from = dy.data<T>().data();
     T* rows = dtable.mutable_data<T>().data();
+    const T factor = static_cast<T>(scale);
     for (const std::int32_t index : indices) {
       T* row = rows + index * size;
 #pragma omp simd
-      for (std::int64_t j = 0; j < size; ++j) row[j] += from[j];
+      for (std::int64_t j = 0; j < size; ++j) row[j] += factor * from[j];
       from += size;
     }
   });

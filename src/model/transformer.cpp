@@ -79,8 +79,10 @@ PositionContext Transformer::positions_of(const TokenBatch& batch, const Pass& p
 
 Var Transformer::hidden(const TokenBatch& batch, const Pass& pass) const {
   const PositionContext context = positions_of(batch, pass);
-  Var x = (*token_embedding_)(batch.tokens, {batch.batch, batch.time}, pass);
-  x = (*embedding_dropout_)(encoding_->embed(x, context.query, pass), pass);
+  const EmbeddingTerm term = encoding_->embedding_term(context.query, pass);
+  Var x =
+      (*token_embedding_)(batch.tokens, {batch.batch, batch.time}, pass, term.scale, term.added);
+  x = (*embedding_dropout_)(x, pass);
   x = pass.hook(HookPoint::embedding, -1, x);
   const bool checkpoints = pass.checkpoint_activations && pass.tape && !pass.hooks;
   for (const Block& block : blocks_)

@@ -10,9 +10,9 @@ Embedding::Embedding(const Scope& scope, std::int64_t rows, std::int64_t model,
       weight_(scope.parameter("weight", {rows, model}, init(Role::embedding, {rows, model}))) {}
 
 Var Embedding::operator()(std::span<const std::int32_t> indices, const Shape& shape,
-                          const Pass& pass) const {
+                          const Pass& pass, double scale, const Var& added) const {
   const PathGuard guard(pass.tape, path_);
-  return gather_rows(pass(weight_), indices, shape);
+  return embedding(pass(weight_), indices, shape, scale, added);
 }
 
 }  // namespace attune

@@ -4,8 +4,15 @@
 #include <utility>
 
 #include "attune/nn/kv_cache.h"
+#include "attune/ops/arithmetic.h"
 
 namespace attune {
+
+Var PositionalEncoding::embed(const Var& x, const Positions& positions, const Pass& pass) const {
+  const EmbeddingTerm term = embedding_term(positions, pass);
+  const Var scaled = term.scale == 1 ? x : x * term.scale;
+  return term.added.is_null() ? scaled : scaled + term.added;
+}
 
 Positions PositionContext::key() const {
   return cache ? cache->positions().followed_by(new_key) : new_key;

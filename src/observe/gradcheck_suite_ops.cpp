@@ -136,6 +136,10 @@ void add_shaping(Cases& cases) {
   add_where(cases, "", {3, 5}, {3, 5}, {3, 5});
   add_where(cases, " broadcast condition", {5}, {3, 5}, {3, 5});
   add_where(cases, " broadcast operands", {3, 5}, {}, {3, 1});
+  cases.push_back(uniform_case("embedding", {{5, 3}, {2, 3}}, [](Values x) {
+    const std::int32_t indices[] = {4, 1, 4, 0};
+    return embedding(x[0], indices, {2, 2}, 1.7, x[1]);
+  }));
   cases.push_back(uniform_case("gather_rows repeated", {{7, 3}}, [](Values x) {
     constexpr std::array<std::int32_t, 6> indices = {6, 0, 2, 2, 6, 2};
     return gather_rows(x[0], indices, {2, 3});

@@ -187,14 +187,14 @@ TEST(Block, LeavesNoPassBetweenAdditionAndNormOrProductAndActivation) {
   config.positions = "none";
   using Names = std::vector<std::string>;
   EXPECT_EQ(operations_of(config),
-            (Names{"gather_rows", "layer_norm", "linear", "linear", "linear", "attention", "linear",
+            (Names{"embedding", "layer_norm", "linear", "linear", "linear", "attention", "linear",
                    "add_layer_norm", "linear_gelu", "linear", "add", "layer_norm"}));
   config.norm_position = NormPosition::post;
   config.norm = NormKind::rmsnorm;
   config.activation = Activation::swiglu;
   EXPECT_EQ(operations_of(config),
-            (Names{"gather_rows", "linear", "linear", "linear", "attention", "linear",
-                   "add_rms_norm", "linear", "linear", "swiglu", "linear", "add_rms_norm"}));
+            (Names{"embedding", "linear", "linear", "linear", "attention", "linear", "add_rms_norm",
+                   "linear", "linear", "swiglu", "linear", "add_rms_norm"}));
 }
 
 }  // namespace

@@ -196,5 +196,65 @@ TEST(GatherRows, NamesIndexAndPlaceOutsideTheTable) {
       "gather_rows: table [] is a scalar, expected [rows, ...]");
 }
 
+// --- embedding ---
+
+// Bit for bit: the pass rounds the product and the sum.
+TEST(Embedding, EqualsItsComposition) {
+  const Indices indices{2, 0, 2, 1, 4, 2};
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    for (const double scale : {1.0, 1.7}) {
+      for (const Shape& added : {Shape{7}, Shape{3, 7}, Shape{1, 3, 7}, Shape{2, 3, 7}}) {
+        const std::vector<Array> x = {random_array({5, 7}, 1, dtype),
+                                      random_array(added, 2, dtype)};
+        const auto fused = [&](std::span<const Var> in) {
+          return embedding(in[0], indices, {2, 3}, scale, in[1]);
+        };
+        const auto composed = [&](std::span<const Var> in) {
+          return gather_rows(in[0], indices, {2, 3}) * scale + in[1];
+        };
+        const std::vector<Var> constants(x.begin(), x.end());
+        EXPECT_EQ(fused(constants).value().to_vector(), composed(constants).value().to_vector());
+        const Array seed = random_array({2, 3, 7}, 3, dtype);
+        const auto got = gradients_of(fused, x, seed), expected = gradients_of(composed, x, seed);
+        for (std::size_t i = 0; i < 2; ++i)
+          EXPECT_EQ(got[i].to_vector(), expected[i].to_vector()) << i << " scale " << scale;
+      }
+    }
+  }
+}
+
+TEST(Embedding, AddsNothingWhereNothingIsGiven) {
+  const Array table = random_array({4, 3}, 1);
+  const Indices indices{3, 3, 0};
+  expect_near(embedding(table, indices, {3}, 1, {}).value(),
+              gather_rows(table, indices, {3}).value(), 0);
+  expect_near(embedding(table, indices, {3}, 2, {}).value(),
+              (gather_rows(table, indices, {3}) * 2).value(), 0);
+  EXPECT_EQ(embedding(table, Indices{}, {0, 2}, 2, {}).shape(), (Shape{0, 2, 3}));
+}
+
+TEST(Embedding, GradientsMatchFiniteDifferences) {
+  expect_gradients_match(
+      [](std::span<const Var> x) {
+        return embedding(x[0], Indices{4, 1, 4, 0}, {2, 2}, 0.6, x[1]);
+      },
+      {random_array({5, 3}, 1), random_array({2, 3}, 2)});
+}
+
+TEST(Embedding, RefusesWhatDoesNotFit) {
+  const Var table = random_array({4, 3}, 1, DType::float32);
+  expect_throws<ShapeError>(
+      [&] {
+        static_cast<void>(
+            embedding(table, Indices{1, 2}, {2}, 1, Array::zeros({3, 3}, DType::float32)));
+      },
+      "embedding: float32 [3, 3] is added to float32 [2, 3], expected its last axes");
+  expect_throws<ValueError>(
+      [&] {
+        static_cast<void>(embedding(table, Indices{1, 4}, {2}, 1, {}));
+      },
+      "embedding: index 4 at place 1 is outside [0, 4), the rows of the table [4, 3]");
+}
+
 }  // namespace
 }  // namespace attune

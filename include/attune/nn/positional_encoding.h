@@ -17,6 +17,12 @@ struct Rotation {
   Array sines;
 };
 
+// x becomes scale x + added; `added` is [time, model] or [batch, time, model], null: nothing.
+struct EmbeddingTerm {
+  double scale = 1;
+  Var added;
+};
+
 // What an encoding makes of the positions of one forward pass, once, for all layers.
 struct PositionContext {
   Positions query;                 // of the tokens of this pass
@@ -68,11 +74,13 @@ class PositionalEncoding {
 
   // Prepares what the layers will need: rotations, a score bias.
   virtual void prepare(PositionContext& /*context*/, const Pass& /*pass*/) const {}
-  // Embed-add: token embeddings [batch, time, model] -> the same shape.
-  [[nodiscard]] virtual Var embed(const Var& x, const Positions& /*positions*/,
-                                  const Pass& /*pass*/) const {
-    return x;
+  // Embed-add: what becomes of token embeddings [batch, time, model] at these positions.
+  [[nodiscard]] virtual EmbeddingTerm embedding_term(const Positions& /*positions*/,
+                                                     const Pass& /*pass*/) const {
+    return {};
   }
+  // The same, done: x [batch, time, model] -> the same shape.
+  [[nodiscard]] Var embed(const Var& x, const Positions& positions, const Pass& pass) const;
   // Query and key transform: x [batch, time, heads * head_dim] -> the same shape. Which keys those
   // are depends on cache_policy().
   [[nodiscard]] virtual Var transform_query(const Var& x, std::int64_t /*heads*/,

@@ -17,4 +17,10 @@ namespace attune {
 [[nodiscard]] Var gather_rows(const Var& table, std::span<const std::int32_t> indices,
                               const Shape& shape);
 
+// Rows of a table with what positions add, in one pass: y = scale * table[index] + added.
+// table: [rows, ...], indices of `shape`; added: the last axes of y, with or without leading
+// ones, repeated over the others; or null -> shape + [...]
+[[nodiscard]] Var embedding(const Var& table, std::span<const std::int32_t> indices,
+                            const Shape& shape, double scale, const Var& added);
+
 }  // namespace attune

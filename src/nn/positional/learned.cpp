@@ -2,7 +2,6 @@
 
 #include "attune/core/error.h"
 #include "attune/nn/embedding.h"
-#include "attune/ops/arithmetic.h"
 #include "nn/positional/schemes.h"
 
 namespace attune::positional {
@@ -18,8 +17,8 @@ class Learned final : public PositionalEncoding {
 
   [[nodiscard]] std::string_view name() const override { return "learned"; }
 
-  [[nodiscard]] Var embed(const Var& x, const Positions& positions,
-                          const Pass& pass) const override {
+  [[nodiscard]] EmbeddingTerm embedding_term(const Positions& positions,
+                                             const Pass& pass) const override {
     for (const std::int32_t position : positions.values) {
       if (position < 0 || position >= limit_) {
         throw ValueError("learned positions: position " + std::to_string(position) +
@@ -28,7 +27,7 @@ class Learned final : public PositionalEncoding {
     }
     const Shape shape =
         positions.batch == 1 ? Shape{positions.time} : Shape{positions.batch, positions.time};
-    return x + table_(positions.values, shape, pass);
+    return {1, table_(positions.values, shape, pass)};
   }
 
   [[nodiscard]] std::int64_t position_limit() const override { return limit_; }

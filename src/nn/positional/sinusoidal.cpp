@@ -3,7 +3,6 @@
 #include <string>
 
 #include "attune/core/error.h"
-#include "attune/ops/arithmetic.h"
 #include "nn/positional/schemes.h"
 
 namespace attune::positional {
@@ -40,8 +39,9 @@ class Sinusoidal final : public PositionalEncoding {
 
   [[nodiscard]] std::string_view name() const override { return "sinusoidal"; }
 
-  [[nodiscard]] Var embed(const Var& x, const Positions& positions, const Pass&) const override {
-    return x * std::sqrt(static_cast<double>(model_)) + Var(rows_of(positions));
+  [[nodiscard]] EmbeddingTerm embedding_term(const Positions& positions,
+                                             const Pass&) const override {
+    return {std::sqrt(static_cast<double>(model_)), Var(rows_of(positions))};
   }
   [[nodiscard]] bool is_shift_invariant() const override { return false; }
 
