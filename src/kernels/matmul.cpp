@@ -109,44 +109,4 @@ void matmul_backward_b(const MatmulPlan& plan, const Array& dy, const Array& a, 
   });
 }
 
-Array linear(const Array& x, const Array& weight, const Array& bias) {
-  const std::int64_t rows = x.shape().rows();
-  const std::int64_t in = weight.shape()[1];
-  const std::int64_t out = weight.shape()[0];
-  Array y = Array::uninitialized(x.shape().with(-1, out), x.dtype());
-  dispatch(x.dtype(), [&]<class T>() {
-    T* to = y.mutable_data<T>().data();
-    // The product adds to rows that hold the bias: that costs no more than the clearing it
-    // replaces.
-    if (!bias.is_null()) {
-      const T* row = bias.data<T>().data();
-      for (std::int64_t i = 0; i < rows; ++i) std::copy(row, row + out, to + i * out);
-    }
-    gemm<T>(false, true, rows, out, in, 1, x.data<T>().data(), row_distance(in),
-            weight.data<T>().data(), row_distance(in), bias.is_null() ? 0 : 1, to,
-            row_distance(out));
-  });
-  return y;
-}
-
-void linear_backward_x(const Array& dy, const Array& weight, Array& dx, bool holds_sum) {
-  const std::int64_t in = weight.shape()[1];
-  const std::int64_t out = weight.shape()[0];
-  dispatch(dy.dtype(), [&]<class T>() {
-    gemm<T>(false, false, dy.shape().rows(), in, out, 1, dy.data<T>().data(), row_distance(out),
-            weight.data<T>().data(), row_distance(in), holds_sum ? 1 : 0,
-            dx.mutable_data<T>().data(), row_distance(in));
-  });
-}
-
-void linear_backward_weight(const Array& dy, const Array& x, Array& dweight, bool holds_sum) {
-  const std::int64_t in = x.shape().last();
-  const std::int64_t out = dy.shape().last();
-  dispatch(dy.dtype(), [&]<class T>() {
-    gemm<T>(true, false, out, in, dy.shape().rows(), 1, dy.data<T>().data(), row_distance(out),
-            x.data<T>().data(), row_distance(in), holds_sum ? 1 : 0,
-            dweight.mutable_data<T>().data(), row_distance(in));
-  });
-}
-
 }  // namespace attune::kernels

@@ -26,11 +26,4 @@ void matmul_backward_a(const MatmulPlan& plan, const Array& dy, const Array& b, 
 void matmul_backward_b(const MatmulPlan& plan, const Array& dy, const Array& a, Array& db,
                        bool holds_sum);
 
-// x: [..., in], weight: [out, in], bias: [out] or null -> y = x weight^T + bias: [..., out]
-[[nodiscard]] Array linear(const Array& x, const Array& weight, const Array& bias);
-// dx += dy weight
-void linear_backward_x(const Array& dy, const Array& weight, Array& dx, bool holds_sum);
-// dweight += dy^T x
-void linear_backward_weight(const Array& dy, const Array& x, Array& dweight, bool holds_sum);
-
 }  // namespace attune::kernels

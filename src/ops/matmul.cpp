@@ -6,6 +6,7 @@
 
 #include "attune/autodiff/tape.h"
 #include "kernels/elementwise.h"
+#include "kernels/linear.h"
 #include "kernels/matmul.h"
 #include "kernels/unary.h"
 #include "ops/check.h"
