@@ -54,9 +54,14 @@ Array embedding(const Array& table, std::span<const std::int32_t> indices, const
 #pragma omp simd
       for (std::int64_t j = 0; j < size; ++j) to[j] = factor * row[j];
       if (!terms.empty()) {
-        const T* term = terms.data() + at;
+        // A term of fewer numbers than a row repeats within it, a whole number of times.
+        const auto count = std::min(size, static_cast<std::int64_t>(terms.size()));
+        for (std::int64_t begin = 0; begin < size; begin += count) {
+          const T* term = terms.data() + at;
+          T* part = to + begin;
 #pragma omp simd
-        for (std::int64_t j = 0; j < size; ++j) to[j] += term[j];
+          for (std::int64_t j = 0; j < count; ++j) part[j] += term[j];
+        }
         at = (at + static_cast<std::size_t>(size)) % terms.size();
       }
       to += size;
