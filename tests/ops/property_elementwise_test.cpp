@@ -137,23 +137,55 @@ TEST(PropertySelect, WhereOfThreeThatBroadcast) {
   });
 }
 
-TEST(PropertySelect, GatherRows) {
-  for_draws("gather_rows", [](Draw& draw) {
-    const Array table = draw.array(draw.shape(1, 1));
-    const Shape shape = Shape({draw.extent(), draw.extent()});
-    std::vector<std::int32_t> indices;
+// A table, and what is read of it: indices of `shape`, result shape + [...].
+struct TableDraw {
+  explicit TableDraw(Draw& draw)
+      : table(draw.array(draw.shape(1, 1))), shape({draw.extent(), draw.extent()}) {
     for (std::int64_t i = 0; i < shape.size(); ++i) {
       indices.push_back(static_cast<std::int32_t>(draw.between(0, table.shape()[0] - 1)));
     }
     std::vector<std::int64_t> extents{shape[0], shape[1]};
     for (const std::int64_t extent : table.shape().extents().subspan(1)) extents.push_back(extent);
-    const Shape result{std::span<const std::int64_t>(extents)};
-    expect_properties([&](std::span<const Var> x) { return gather_rows(x[0], indices, shape); },
-                      {table}, result, tabulate(result, [&](const Coordinates& at) {
-                        Coordinates in_table(at.begin() + 1, at.end());
-                        in_table[0] = indices[static_cast<std::size_t>(at[0] * shape[1] + at[1])];
-                        return read(table, in_table);
-                      }));
+    result = Shape(std::span<const std::int64_t>(extents));
+  }
+  [[nodiscard]] double row_element(const Coordinates& at) const {
+    Coordinates in_table(at.begin() + 1, at.end());
+    in_table[0] = indices[static_cast<std::size_t>(at[0] * shape[1] + at[1])];
+    return read(table, in_table);
+  }
+
+  Array table;
+  Shape shape, result;
+  std::vector<std::int32_t> indices;
+};
+
+TEST(PropertySelect, GatherRows) {
+  for_draws("gather_rows", [](Draw& draw) {
+    const TableDraw drawn(draw);
+    expect_properties(
+        [&](std::span<const Var> x) { return gather_rows(x[0], drawn.indices, drawn.shape); },
+        {drawn.table}, drawn.result,
+        tabulate(drawn.result, [&](const Coordinates& at) { return drawn.row_element(at); }));
+  });
+}
+
+TEST(PropertySelect, EmbeddingAddsToScaledRows) {
+  for_draws("embedding", [](Draw& draw) {
+    const TableDraw drawn(draw);
+    const double scale = draw.coin() ? 1 : 1.75;
+    // The last axes of the result, some of them once.
+    const auto skipped = static_cast<std::size_t>(draw.between(0, drawn.result.rank()));
+    const auto last = drawn.result.extents().subspan(skipped);
+    std::vector<std::int64_t> extents(last.begin(), last.end());
+    std::fill_n(extents.begin(), draw.between(0, std::ssize(extents)), 1);
+    const Array added = draw.array(Shape(std::span<const std::int64_t>(extents)));
+    expect_properties(
+        [&](std::span<const Var> x) {
+          return embedding(x[0], drawn.indices, drawn.shape, scale, x[1]);
+        },
+        {drawn.table, added}, drawn.result, tabulate(drawn.result, [&](const Coordinates& at) {
+          return scale * drawn.row_element(at) + read(added, at);
+        }));
   });
 }
 
