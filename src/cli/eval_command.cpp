@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/entropy_table.h"
 #include "cli/saved_run.h"
+#include "observe/strict_json.h"
 
 namespace attune::cli {
 namespace {
@@ -103,6 +104,7 @@ nlohmann::ordered_json to_json(const Evaluation& evaluation, bool has_answers) {
   if (has_answers) json["val_exact"] = evaluation.exact_share();
   json["examples"] = evaluation.examples;
   json["tokens"] = evaluation.scored;
+  name_nonfinite(json);
   return json;
 }
 
@@ -122,15 +124,17 @@ void print_json(const SavedRun& run, const Task& task, const Evaluation& all,
   for (int layer = 0; layer < all.attention.layers(); ++layer) {
     for (int head = 0; head < all.attention.heads(); ++head) {
       const HeadStatistics& one = all.attention.at(layer, head);
-      json["attention"].push_back({{"layer", layer},
-                                   {"head", head},
-                                   {"entropy_nats", one.entropy_nats()},
-                                   {"entropy_norm", one.entropy_norm()},
-                                   {"max_prob", one.max_probability()},
-                                   {"rows_valid", one.rows_valid}});
+      nlohmann::ordered_json row{{"layer", layer},
+                                 {"head", head},
+                                 {"entropy_nats", one.entropy_nats()},
+                                 {"entropy_norm", one.entropy_norm()},
+                                 {"max_prob", one.max_probability()},
+                                 {"rows_valid", one.rows_valid}};
+      name_nonfinite(row);
+      json["attention"].push_back(row);
     }
   }
-  fmt::print("{}\n", json.dump());
+  fmt::print("{}\n", strict_text(json));
 }
 
 void print_table(const SavedRun& run, const Task& task, const Evaluation& all,

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <functional>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -108,22 +109,32 @@ void print_token(const std::string& text) {
   }
 }
 
-void warn_of_rewind() {
-  print_error("note: past the context of the learned positions; going on from its last half");
-}
+// Says that a prompt or a text went past the context; once, however many samples do.
+class RewindNote final {
+ public:
+  void operator()() {
+    if (!said_)
+      print_error("note: past the context of the learned positions; going on from its last half");
+    said_ = true;
+  }
+
+ private:
+  bool said_ = false;
+};
 
 void sample_text(const SavedRun& run, SampleRequest& request) {
   const std::string fallback =
       run.vocabulary().texts().front();  // a line break, where the text has one
   const std::string start = request.start && !request.start->empty() ? *request.start : fallback;
   const std::vector<std::int32_t> prompt = run.vocabulary().encode(start);
+  RewindNote note;
   for (std::int64_t i = 0; i < request.samples; ++i) {
     if (request.samples > 1) fmt::print("--- sample {}\n", i + 1);
     print_token(start);
     request.generation.random.step = static_cast<std::uint32_t>(i);
     generate(
         run.model(), prompt, request.generation,
-        [&](std::int32_t token) { print_token(run.vocabulary().text(token)); }, warn_of_rewind);
+        [&](std::int32_t token) { print_token(run.vocabulary().text(token)); }, std::ref(note));
     print_token("\n");
   }
 }
@@ -144,6 +155,7 @@ std::int32_t end_token(const Vocabulary& vocabulary) {
 }
 
 void sample_answers(const SavedRun& run, SampleRequest& request) {
+  RewindNote note;
   for (std::int64_t i = 0; i < request.samples; ++i) {
     const Question asked = next_question(run, request, i);
     GenerationOptions options = request.generation;
@@ -155,8 +167,9 @@ void sample_answers(const SavedRun& run, SampleRequest& request) {
                                  : static_cast<std::int64_t>(asked.answer.size());
     options.stop = end_token(run.vocabulary());
     std::vector<std::int32_t> answer;
-    generate(run.model(), asked.prompt, options,
-             [&](std::int32_t token) { answer.push_back(token); });
+    generate(
+        run.model(), asked.prompt, options, [&](std::int32_t token) { answer.push_back(token); },
+        std::ref(note));
     std::string verdict;
     if (!asked.answer.empty()) {
       verdict = answer == asked.answer ? "   right"

@@ -1,22 +1,22 @@
 #include "attune/observe/logs.h"
 
 #include <cmath>
-#include <limits>
 
 #include <nlohmann/json.hpp>
 
 #include "attune/core/version.h"
 #include "attune/observe/entropy_range.h"
+#include "observe/strict_json.h"
 
-// Strict JSON: the writer gives null for numbers that are not finite, and replaces bytes that are
-// not UTF-8.
 namespace attune {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string to_line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+// What is not finite is told even where no line is due.
+bool is_finite(const UpdateRecord& update) {
+  return update.nonfinite.empty() && std::isfinite(update.train_loss) &&
+         std::isfinite(update.grad_norm);
 }
 
 void add_validation(Json& line, const Evaluation& validation, bool has_answers) {
@@ -34,7 +34,6 @@ void add_update(Json& line, const UpdateRecord& update) {
   if (update.skipped) line["skipped"] = true;
   line["tokens_per_second"] = update.tokens_per_second;
   line["step_ms"] = update.step_ms;
-  if (!update.nonfinite.empty()) line["nonfinite"] = update.nonfinite;
 }
 
 void write_heads(LineLog& log, std::int64_t step, Split split,
@@ -55,7 +54,8 @@ void write_heads(LineLog& log, std::int64_t step, Split split,
       line["rows_valid"] = one.rows_valid;
       line["rows_single"] = one.rows_single;
       line["rows_empty"] = one.rows_empty;
-      log.write(to_line(line));
+      name_nonfinite(line);
+      log.write(strict_text(line));
     }
   }
 }
@@ -63,7 +63,7 @@ void write_heads(LineLog& log, std::int64_t step, Split split,
 }  // namespace
 
 void MetricsLog::on_step(const StepRecord& record) {
-  if (!record.logged && !(record.update && !record.update->nonfinite.empty())) return;
+  if (!record.logged && !(record.update && !is_finite(*record.update))) return;
   Json line;
   line["step"] = record.step;
   if (record.train_evaluation) line["train_eval_loss"] = record.train_evaluation->loss_nats();
@@ -75,7 +75,8 @@ void MetricsLog::on_step(const StepRecord& record) {
     line["entropy_max"] = entropy->max;
   }
   line["elapsed_seconds"] = record.elapsed_seconds;
-  log_.write(to_line(line));
+  name_nonfinite(line, record.update ? record.update->nonfinite : std::vector<std::string>());
+  log_.write(strict_text(line));
 }
 
 void AttentionLog::on_step(const StepRecord& record) {
@@ -100,10 +101,12 @@ void SummaryFile::on_end(const RunSummary& summary) {
   json["parameters"] = summary.parameters;
   json["parameter_hash"] = summary.parameter_hash;
   json["threads"] = summary.threads;
+  json["blas"] = summary.blas;
   if (!summary.message.empty()) json["message"] = summary.message;
   json["command_line"] = command_line_;
   json["version"] = kVersion;
-  write_file_atomically(path_, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  name_nonfinite(json);
+  write_file_atomically(path_, strict_text(json, 2) + "\n");
 }
 
 }  // namespace attune

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
@@ -64,6 +65,16 @@ std::string toml_value(const Option& option, const std::string& text) {
       return toml_string(text);
   }
   throw InternalError("to_toml: an option of unknown kind");
+}
+
+// TOML is UTF-8, and so is the header of a checkpoint that holds it; a path may be anything.
+void check_utf8(const Option& option, const std::string& text) {
+  std::optional<std::size_t> bad_offset;
+  static_cast<void>(decode_utf8(text, &bad_offset));
+  if (!bad_offset) return;
+  throw ConfigError(
+      fmt::format("--{}: '{}' is not UTF-8 at byte {}: a configuration cannot hold it", option.name,
+                  text, *bad_offset));
 }
 
 toml::table parse(std::string_view toml, std::string_view source) {
@@ -195,6 +206,7 @@ std::string to_toml(const RunConfig& config, const DataFile* data) {
     }
     const bool is_data_path = data != nullptr && option.name == "data";
     const std::string text = is_data_path ? data->path : option.get(config);
+    check_utf8(option, text);
     toml += fmt::format("{} = {}\n", key_name(option.name), toml_value(option, text));
   }
   return toml;

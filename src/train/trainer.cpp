@@ -301,6 +301,7 @@ class Trainer::Loop final {
     summary.parameters = trainer_.model_.parameters().elements();
     summary.parameter_hash = trainer_.model_.parameters().hash();
     summary.threads = trainer_.threads();
+    summary.blas = kernels::blas_configuration();
     summary.message = failure_;
     if (status == RunStatus::target && saved_step_ != progress_.step) save();
     for (TrainObserver* observer : observers_) observer->flush();

@@ -116,7 +116,7 @@ TEST(Xtensor, AnImmediateReducerMayStandInsideAnExpression) {
 }
 
 // ln(e^0 + e^0) = 0.693147, from operands that are gone when the result is read.
-TEST(Xtensor, AnArrayOfAnExpressionDoesNotReferToItsOperands) {
+TEST(Xtensor, AnArrayOfAnExpressionDoesNotReferToItsOperands) {  // B48
   const auto log_sum_exp = [](const xt::xarray<double>& x) {
     return array_from<double>(xt::log(xt::sum(xt::exp(x + 0.0), {0})));
   };
@@ -154,7 +154,7 @@ TEST(Xtensor, EigenvaluesOfAnArray) {
   EXPECT_NEAR(values(1), 4, 1e-12);
 }
 
-TEST(Xtensor, MatrixTimesItsTranspose) {
+TEST(Xtensor, MatrixTimesItsTranspose) {  // B49
   const Array array = Array::from({2, 3}, {1, 2, 3, 4, 5, 6}, DType::float64);
   const xt::xarray<double> x = view<double>(array);
   const xt::xarray<double> product = xt::linalg::dot(xt::transpose(x), x);
@@ -163,7 +163,7 @@ TEST(Xtensor, MatrixTimesItsTranspose) {
 }
 
 // 1 * 6 + 3 * 4 + 5 * 2: columns, one of them reversed, evaluated before they meet BLAS.
-TEST(Xtensor, DotOfAColumnAndAReversedColumn) {
+TEST(Xtensor, DotOfAColumnAndAReversedColumn) {  // B49
   const Array array = Array::from({3, 2}, {1, 2, 3, 4, 5, 6}, DType::float64);
   const auto m = view<double>(array);
   const xt::xarray<double> forward = xt::view(m, xt::all(), 0);
@@ -172,7 +172,7 @@ TEST(Xtensor, DotOfAColumnAndAReversedColumn) {
   EXPECT_EQ(xt::linalg::dot(forward, reversed)(), 28.0);
 }
 
-TEST(Xtensor, ATransposeMayBeAssignedToItself) {
+TEST(Xtensor, ATransposeMayBeAssignedToItself) {  // B49
   xt::xarray<float> x = {{5, 6, 7, 8}};
   x = xt::transpose(x);
   const Array column = array_from<float>(x);
@@ -181,7 +181,7 @@ TEST(Xtensor, ATransposeMayBeAssignedToItself) {
 }
 
 // Rows and columns of one, and a slice of three dimensions, against a triple loop.
-TEST(Xtensor, ProductsOfSlicesEqualALoop) {
+TEST(Xtensor, ProductsOfSlicesEqualALoop) {  // B49
   for (std::int64_t n = 1; n <= 9; ++n) {
     Array a = Array::uninitialized({2, n, 3}, DType::float64);
     Array b = Array::uninitialized({2, 3, n}, DType::float64);

@@ -59,7 +59,7 @@ TEST(Parameter, ASnapshotStaysAsItIs) {
 }
 
 // Forward, then an update of W, then backward of y = W x: dx is the W of the forward pass.
-TEST(Parameter, AnUpdateBetweenForwardAndBackwardDoesNotChangeTheGradient) {
+TEST(Parameter, AnUpdateBetweenForwardAndBackwardDoesNotChangeTheGradient) {  // B30
   Parameter weight("w", 0, Array::from({2}, {3, 5}, DType::float64), {});
   Tape tape;
   const Var x = tape.leaf(Array::from({2}, {1, 1}, DType::float64));

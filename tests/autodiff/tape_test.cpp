@@ -37,7 +37,7 @@ std::string message_of(const F& f) {
 Array scalar(double value) { return Array::scalar(value, DType::float64); }
 
 // d = (a a + a a)(a a) = 2 a^4: 32 and 8 a^3 = 64 at a = 2.
-TEST(Tape, AValueUsedTwiceGetsTheSumOfBothGradients) {
+TEST(Tape, AValueUsedTwiceGetsTheSumOfBothGradients) {  // B26
   Tape tape;
   const Var a = tape.leaf(scalar(2));
   const Var b = multiply(a, a);
@@ -47,7 +47,7 @@ TEST(Tape, AValueUsedTwiceGetsTheSumOfBothGradients) {
   EXPECT_EQ(tape.backward(d)[a].item(), 64);
 }
 
-TEST(Tape, AValueMinusItselfHasGradientZero) {
+TEST(Tape, AValueMinusItselfHasGradientZero) {  // B26
   Tape tape;
   const Var x = tape.leaf(Array::from({2}, {3, 5}, DType::float64));
   const Gradients gradients = tape.backward(sum(subtract(x, x)));
@@ -55,7 +55,7 @@ TEST(Tape, AValueMinusItselfHasGradientZero) {
 }
 
 // y = x + exp(x): 1 + e^x.
-TEST(Tape, AResidualBranchAddsToTheIdentity) {
+TEST(Tape, AResidualBranchAddsToTheIdentity) {  // B26
   Tape tape;
   const Var x = tape.leaf(scalar(1));
   const Gradients gradients = tape.backward(add(x, exp(x)));
@@ -79,7 +79,7 @@ TEST(Tape, GradientsThatShareStorageAreSummedWithoutHarm) {
 }
 
 // Operands of sum(a * b * c) with a [2, 1], b [1, 3], c [2, 3]; gradients by hand.
-TEST(Tape, AGradientIsSummedOverWhatWasBroadcast) {
+TEST(Tape, AGradientIsSummedOverWhatWasBroadcast) {  // B28
   Tape tape;
   const Var a = tape.leaf(Array::from({2, 1}, {1, 2}, DType::float64));
   const Var b = tape.leaf(Array::from({1, 3}, {10, 20, 30}, DType::float64));
@@ -105,7 +105,7 @@ struct BroadcastCase {
   double expected;
 };
 // How often an element was repeated, for a gradient of ones.
-TEST(Tape, GradientsTakeTheShapeOfTheirInput) {
+TEST(Tape, GradientsTakeTheShapeOfTheirInput) {  // B28
   for (const auto& [from, to, expected] : std::vector<BroadcastCase>{{{}, {2}, 2},
                                                                      {{2, 1, 3}, {2, 4, 3}, 4},
                                                                      {{4, 1}, {2, 4, 3}, 6},
@@ -125,7 +125,7 @@ TEST(Tape, GradientsTakeTheShapeOfTheirInput) {
 }
 
 // The rows of [3, 3] are told from its columns.
-TEST(Tape, EqualExtentsAreSummedAlongTheRightAxis) {
+TEST(Tape, EqualExtentsAreSummedAlongTheRightAxis) {  // B28
   Tape tape;
   const Var row = tape.leaf(Array::zeros({3}, DType::float32));
   const Var column = tape.leaf(Array::zeros({3, 1}, DType::float32));
@@ -163,7 +163,7 @@ Var chain(const Var& x, const Var& z) {
   return y;
 }
 
-TEST(Tape, AChainOfTwoHundredThousandAddsRunsBackwardOnASmallStack) {
+TEST(Tape, AChainOfTwoHundredThousandAddsRunsBackwardOnASmallStack) {  // B29
   const std::int64_t before = live_bytes();
   with_small_stack([] {
     Tape tape;
@@ -178,7 +178,7 @@ TEST(Tape, AChainOfTwoHundredThousandAddsRunsBackwardOnASmallStack) {
   EXPECT_EQ(live_bytes(), before);
 }
 
-TEST(Tape, AChainOfTwoHundredThousandAddsIsDestroyedOnASmallStack) {
+TEST(Tape, AChainOfTwoHundredThousandAddsIsDestroyedOnASmallStack) {  // B29
   const std::int64_t before = live_bytes();
   with_small_stack([] {
     Tape tape;
@@ -190,7 +190,7 @@ TEST(Tape, AChainOfTwoHundredThousandAddsIsDestroyedOnASmallStack) {
 }
 
 // The classic leak is `total += loss`, which keeps every step's graph.
-TEST(Tape, TwoThousandStepsReturnToTheBaselineEach) {
+TEST(Tape, TwoThousandStepsReturnToTheBaselineEach) {  // B29
   Tape tape;
   const Array w = Array::full({19, 23}, 0.01, DType::float32);
   const std::int64_t before = live_bytes();
@@ -332,7 +332,7 @@ TEST(Tape, AVarThatOutlivedItsTapeIsRefusedByTheNextOneInItsPlace) {
 
 // x = 1, y = exp(x), then y is written to: the closure's y is shared, so the write is refused and
 // the gradient is e.
-TEST(Tape, ASavedValueCannotBeChangedInPlace) {
+TEST(Tape, ASavedValueCannotBeChangedInPlace) {  // B30
   Tape tape;
   const Var x = tape.leaf(scalar(1));
   const Var y = exp(x);

@@ -110,7 +110,7 @@ const Mistake kMistakes[] = {
 
 class BadInput : public testing::TestWithParam<Mistake> {};
 
-TEST_P(BadInput, IsOneLineAnExitCodeAndNothingOnTheDisk) {
+TEST_P(BadInput, IsOneLineAnExitCodeAndNothingOnTheDisk) {  // B45, B46, B47
   const Workspace space;
   space.write("empty.txt", "");
   space.write("short.txt", "too short\n");
@@ -179,7 +179,7 @@ TEST_F(ExistingRun, AnOptionThatSaysTheSameIsNoContradiction) {
   EXPECT_EQ(result.code, 0) << result.err;
 }
 
-TEST_F(ExistingRun, UnknownCharactersOfAPromptAreNamedWithTheirPlace) {
+TEST_F(ExistingRun, UnknownCharactersOfAPromptAreNamedWithTheirPlace) {  // B47
   expect_refused({"sample", "run", "--start=12x="}, kFailed, {"\"x\"", "position 2"});
 }
 

@@ -147,7 +147,7 @@ TEST_F(Sample, TheSameSeedWritesTheSame) {
   EXPECT_NE(text, output_of(words + Words{"--seed=4"}));
 }
 
-TEST_F(Sample, GoesOnPastLearnedPositionsAndSaysSoOnce) {
+TEST_F(Sample, GoesOnPastLearnedPositionsAndSaysSoOnce) {  // B16
   const Result fits = space_->run({"sample", "text", "--start=ab", "--max-new-tokens=7"});
   EXPECT_EQ(fits.err, "");  // 8 positions were read
   const Result beyond = space_->run({"sample", "text", "--start=ab", "--max-new-tokens=40"});

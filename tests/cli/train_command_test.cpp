@@ -194,7 +194,7 @@ TEST(TrainCommand, ADivergedRunFailsAndNamesAParameter) {
   EXPECT_FALSE(last.at("nonfinite").empty());
 }
 
-TEST(Resume, FiveAndFiveStepsAreTen) {
+TEST(Resume, FiveAndFiveStepsAreTen) {  // B35, B42
   const Workspace space;
   ASSERT_EQ(space.run(tiny_run("whole") + Words{"--grad-accum=2"}).code, 0);
   Words half = tiny_run("halves") + Words{"--grad-accum=2", "--lr-decay-iters=10"};
@@ -273,7 +273,7 @@ class Interrupted : public testing::Test {
 };
 std::unique_ptr<Workspace> Interrupted::space_;
 
-TEST_F(Interrupted, ByCtrlCSavesAndGoesOnBitwise) {
+TEST_F(Interrupted, ByCtrlCSavesAndGoesOnBitwise) {  // B40
   Process process = space_->start(long_run("interrupted"));
   ASSERT_TRUE(space_->wait_for_lines("interrupted/metrics.jsonl", 75));
   process.signal(SIGINT);

@@ -152,7 +152,7 @@ TEST_F(WriteFileAtomically, KeepsTheOldFileWhenThereIsNoRoom) {
   EXPECT_EQ(entries(), 1u);
 }
 
-TEST_F(WriteFileAtomically, NeverShowsAHalfWrittenFile) {
+TEST_F(WriteFileAtomically, NeverShowsAHalfWrittenFile) {  // B40
   const std::string old_bytes(1 << 20, 'o');
   const std::string new_bytes(1 << 20, 'n');
   write_file_atomically(at("file"), old_bytes);
@@ -188,7 +188,7 @@ TEST_F(WriteFileAtomically, RefusesADirectory) {
   EXPECT_EQ(entries(), 1u);
 }
 
-TEST_F(WriteFileAtomically, FailsInAReadOnlyDirectory) {
+TEST_F(WriteFileAtomically, FailsInAReadOnlyDirectory) {  // B40
   if (geteuid() == 0) GTEST_SKIP() << "nothing is read-only for root";
   write_file_atomically(at("file"), "old");
   fs::permissions(directory_, fs::perms::owner_read | fs::perms::owner_exec);

@@ -47,13 +47,13 @@ TEST(Mask, CausalKeepsThePastAndThePresent) {
 }
 
 // pytorch/pytorch#108108: with fewer queries than keys the last query sees every key.
-TEST(Mask, CausalIsAlignedBottomRight) {
+TEST(Mask, CausalIsAlignedBottomRight) {  // B05
   EXPECT_EQ(rows(Mask::causal(), 1, 5), "11111");
   EXPECT_EQ(rows(Mask::causal(), 2, 5), "11110 11111");
   EXPECT_EQ(rows(Mask::causal(), 3, 5), "11100 11110 11111");
 }
 
-TEST(Mask, CausalRowsBeforeTheFirstKeyKeepNothing) {
+TEST(Mask, CausalRowsBeforeTheFirstKeyKeepNothing) {  // B05
   EXPECT_EQ(rows(Mask::causal(), 5, 2), "00 00 00 10 11");
   EXPECT_EQ(rows(Mask::causal(), 2, 0), " ");
 }
@@ -116,7 +116,7 @@ TEST(Mask, BandStaysInsideTheKeys) {
 
 // hyunwoongko/transformer#40, mlpack/mlpack#3969: padding belongs to keys, and to each example by
 // itself.
-TEST(Mask, PaddingIsPerExampleAndPerKey) {
+TEST(Mask, PaddingIsPerExampleAndPerKey) {  // B04
   const Mask mask = Mask::key_padding(2, {1, 1, 0, 1, 0, 0});
   EXPECT_EQ(rows(mask, 3, 3, 0), "110 110 110");
   EXPECT_EQ(rows(mask, 3, 3, 1), "100 100 100");
@@ -138,7 +138,7 @@ TEST(Mask, LengthBeyondTheKeysIsAnError) {
 }
 
 // huggingface/transformers#27114: twice masked is masked, and nothing more.
-TEST(Mask, LeftPaddingAndCausalCombineByAnd) {
+TEST(Mask, LeftPaddingAndCausalCombineByAnd) {  // B03
   const Mask mask = Mask::causal() & Mask::key_padding(1, {0, 0, 0, 1, 1});
   EXPECT_EQ(rows(mask, 5, 5), "00000 00000 00000 00010 00011");
 }
@@ -239,18 +239,18 @@ TEST(Mask, FlagsThatDoNotFillTheExtentsAreAnError) {
 }
 
 // nn.MultiheadAttention: true = ignore (rasbt/LLMs-from-scratch#1061).
-TEST(Mask, FromIgnoreTurnsTheFlagsAround) {
+TEST(Mask, FromIgnoreTurnsTheFlagsAround) {  // B06
   const Flags upper_triangle = {0, 1, 1, 0, 0, 1, 0, 0, 0};
   EXPECT_EQ(rows(Mask::from_ignore(3, 3, upper_triangle), 3, 3), rows(Mask::causal(), 3, 3));
   EXPECT_THROW((void)Mask::from_ignore(2, 3, upper_triangle), ShapeError);
 }
 
-TEST(Mask, FromAdditiveKeepsZeroAndIgnoresMinusInfinity) {
+TEST(Mask, FromAdditiveKeepsZeroAndIgnoresMinusInfinity) {  // B06
   const float additive[] = {0, kIgnored, -0.0f, 0};
   EXPECT_EQ(rows(Mask::from_additive(2, 2, additive), 2, 2), "10 11");
 }
 
-TEST(Mask, FromAdditiveRefusesAnythingElse) {
+TEST(Mask, FromAdditiveRefusesAnythingElse) {  // B03, B06
   const float ones[] = {0, 0, 0, 1};
   EXPECT_EQ(message_of<ValueError>([&] { (void)Mask::from_additive(2, 2, ones); }),
             "mask: the additive mask holds 1 at [1, 1], expected 0 (keep) or -inf (ignore)");

@@ -46,7 +46,7 @@ TEST(ParseInteger, TakesTheWholeText) {
 }
 
 // jarro2783/cxxopts#290 (out of range accepted) and #78 (junk parsed as a number).
-TEST(ParseInteger, RefusesJunkAndOverflow) {
+TEST(ParseInteger, RefusesJunkAndOverflow) {  // B45
   for (const char* junk : {"", " ", "test", "2.5", "5x", " 5", "5 ", "+5", "0x10", "1e3", "-",
                            "9223372036854775808", "28446744073709551616"}) {
     EXPECT_EQ(parse_integer(junk), std::nullopt) << junk;
@@ -60,7 +60,7 @@ TEST(ParseFloat, TakesTheWholeText) {
   EXPECT_EQ(parse_float("1E2"), 100.0);
 }
 
-TEST(ParseFloat, RefusesJunkOverflowAndNonFinite) {
+TEST(ParseFloat, RefusesJunkOverflowAndNonFinite) {  // B45
   for (const char* junk : {"", "abc", "1e", "0,5", "1.5x", " 1", "1 ", "nan", "NaN", "-nan", "inf",
                            "-inf", "infinity", "1e400", "-1e400", "0x1p3", "--1", "."}) {
     EXPECT_EQ(parse_float(junk), std::nullopt) << junk;
@@ -141,7 +141,7 @@ TEST(FormatCount, GroupsByThousands) {
 
 // skystrife/cpptoml#45, DaveGamble/cJSON#145: a locale with a decimal comma changes neither reading
 // nor writing.
-TEST(Text, NumbersDoNotDependOnTheLocale) {
+TEST(Text, NumbersDoNotDependOnTheLocale) {  // B45
   const CommaLocale locale;
   EXPECT_EQ(parse_float("0.5"), 0.5);
   EXPECT_EQ(parse_float("0,5"), std::nullopt);

@@ -62,7 +62,7 @@ void expect_triple_loop(const Product& p) {
   }
 }
 
-TEST(Gemm, EqualsATripleLoopForAllFlagsStridesAndFactors) {
+TEST(Gemm, EqualsATripleLoopForAllFlagsStridesAndFactors) {  // B02, B49
   for (const bool transpose_a : {false, true}) {
     for (const bool transpose_b : {false, true}) {
       for (const double beta : {0.0, 1.0, -0.5}) {

@@ -44,13 +44,13 @@ class PositionalConformance : public testing::TestWithParam<std::string> {
   }
 };
 
-TEST_P(PositionalConformance, TokenByTokenEqualsOnePass) {
+TEST_P(PositionalConformance, TokenByTokenEqualsOnePass) {  // B05
   const Transformer model = random_model(config());
   const std::vector<std::int32_t> tokens = random_tokens(kTime);
   expect_near(cached_logits(model, tokens, 1), logits_of(model, tokens), 1e-12);
 }
 
-TEST_P(PositionalConformance, ChunksEqualOnePass) {
+TEST_P(PositionalConformance, ChunksEqualOnePass) {  // B05
   const Transformer model = random_model(config());
   const std::vector<std::int32_t> tokens = random_tokens(kTime);
   expect_near(cached_logits(model, tokens, 5), logits_of(model, tokens), 1e-12);

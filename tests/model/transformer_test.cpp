@@ -38,7 +38,7 @@ TEST(Transformer, NamesItsParametersInTheOrderOfTheForwardPass) {
 }
 
 // Policy 13: weights of linear maps and embeddings decay, nothing else.
-TEST(Transformer, WeightsAndEmbeddingsDecayAndNothingElse) {
+TEST(Transformer, WeightsAndEmbeddingsDecayAndNothingElse) {  // B33
   for (const char* positions : {"learned", "t5"}) {
     TransformerConfig config = small_config();
     config.positions = positions;
@@ -116,7 +116,7 @@ TEST(Transformer, StartsAtTheLossOfAGuess) {
 }
 
 // The tied table's gradient is what an untied model with equal tables gives both of its own.
-TEST(Transformer, TiedGradientIsTheSumOfBothUses) {
+TEST(Transformer, TiedGradientIsTheSumOfBothUses) {  // B38
   TransformerConfig config = small_config();
   Transformer tied = random_model(config);
   config.tie_head = false;
@@ -171,7 +171,7 @@ TEST(Transformer, LossAtScoredPositionsIsTheMaskedSumOverAllLogits) {
 }
 
 // Policy 9
-TEST(Transformer, NothingScoredIsALossOfZeroWithGradientZero) {
+TEST(Transformer, NothingScoredIsALossOfZeroWithGradientZero) {  // B20
   const Transformer model = random_model(small_config());
   const std::vector<std::int32_t> tokens = random_tokens(4), targets(4, kIgnore);
   Tape tape;
@@ -193,7 +193,7 @@ TEST(Transformer, TargetsForOtherTokensAreRefused) {
       "transformer: 3 targets for 4 tokens");
 }
 
-TEST(Transformer, LogitsDoNotDependOnLaterTokens) {
+TEST(Transformer, LogitsDoNotDependOnLaterTokens) {  // B06
   const Transformer model = random_model(small_config(), DType::float32);
   std::vector<std::int32_t> tokens = random_tokens(6);
   const Array before = logits_of(model, tokens);
@@ -204,7 +204,7 @@ TEST(Transformer, LogitsDoNotDependOnLaterTokens) {
   EXPECT_GT(distance(columns_of(before, 5, 6), columns_of(after, 5, 6)), 0);
 }
 
-TEST(Transformer, EvaluationIsBitwiseDeterministicAndIgnoresDropout) {
+TEST(Transformer, EvaluationIsBitwiseDeterministicAndIgnoresDropout) {  // B09
   TransformerConfig config = small_config();
   const Transformer plain = random_model(config);
   config.dropout = 0.5;

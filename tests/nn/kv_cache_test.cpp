@@ -59,7 +59,7 @@ TEST(KvCache, RefusesPositionsThatDoNotFit) {
   EXPECT_EQ(cache.filled(), 3);
 }
 
-TEST(KvCache, TheLastSlotIsUsable) {
+TEST(KvCache, TheLastSlotIsUsable) {  // B16
   KvCache cache(1, 1, 2, 1, 1, DType::float64);
   cache.append(0, Array::full({1, 1, 1}, 3, DType::float64),
                Array::zeros({1, 1, 1}, DType::float64));
@@ -70,7 +70,7 @@ TEST(KvCache, TheLastSlotIsUsable) {
   expect_near(cache.keys(0, 0), {3, 4}, 0);
 }
 
-TEST(KvCache, RefusesTokensBeyondItsCapacityBeforeItWrites) {
+TEST(KvCache, RefusesTokensBeyondItsCapacityBeforeItWrites) {  // B16
   KvCache cache(1, 1, 3, 1, 1, DType::float64);
   cache.append(0, Array::full({1, 2, 1}, 3, DType::float64),
                Array::zeros({1, 2, 1}, DType::float64));

@@ -122,7 +122,7 @@ Pass training_pass(std::int64_t first_example = 0) {
   return pass;
 }
 
-TEST(DropoutLayer, IsTheIdentityOutsideTraining) {
+TEST(DropoutLayer, IsTheIdentityOutsideTraining) {  // B09
   Bench bench;
   const Dropout dropout(bench.root / "site", 0.5);
   const Array x = random_array({2, 3, 5}, 1);
@@ -137,7 +137,7 @@ TEST(DropoutLayer, RateZeroIsTheIdentityAndRateOneIsZero) {
               std::vector<double>(30, 0), 0);
 }
 
-TEST(DropoutLayer, KeepsTheMean) {
+TEST(DropoutLayer, KeepsTheMean) {  // B09
   Bench bench;
   const Dropout dropout(bench.root / "site", 0.5);
   double sum = 0;

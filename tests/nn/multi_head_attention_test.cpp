@@ -298,7 +298,7 @@ TEST(MultiHeadAttention, GradientsMatchDifferences) {
   });
 }
 
-TEST(MultiHeadAttention, EvaluationIsDeterministicAndIgnoresDropout) {
+TEST(MultiHeadAttention, EvaluationIsDeterministicAndIgnoresDropout) {  // B09
   AttentionConfig config = small();
   config.dropout = 0.5;
   const Layer dropping(config), plain(small());

@@ -156,7 +156,7 @@ TEST(RopeEncoding, KeepsTheNorm) {
   EXPECT_NEAR(square, 30, 1e-12);
 }
 
-TEST(RopeEncoding, RemembersNoEarlierOffset) {
+TEST(RopeEncoding, RemembersNoEarlierOffset) {  // B10
   Bench bench;
   const auto rope = make("rope", bench, config_of(2, 1, 2));
   for (const std::int32_t position : {0, 3, 0, 1}) {
@@ -235,7 +235,7 @@ TEST(AlibiEncoding, SlopesAreTheAuthorsForEveryHeadCount) {
   }
 }
 
-TEST(AlibiEncoding, OneCachedQuerySeesItsDistances) {
+TEST(AlibiEncoding, OneCachedQuerySeesItsDistances) {  // B13
   Bench bench;
   const auto alibi = make("alibi", bench, config_of(16, 8));
   const Array bias = bias_of(context_of(*alibi, at(4), Positions::range(0, 5)));
@@ -335,7 +335,7 @@ TEST(T5Encoding, StartsAtZeroAndDoesNotDecay) {
 
 // --- the registry ---
 
-TEST(EncodingRegistry, OddWidthsAreRefusedByThoseThatPairFeatures) {
+TEST(EncodingRegistry, OddWidthsAreRefusedByThoseThatPairFeatures) {  // B11, B15
   Bench bench;
   expect_throws<ConfigError>([&] { static_cast<void>(make("sinusoidal", bench, config_of(5, 1))); },
                              "--pos sinusoidal: needs an even --n-embd, not 5");

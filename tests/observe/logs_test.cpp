@@ -130,11 +130,12 @@ TEST_F(Logs, NumbersThatAreNotFiniteAreNullAndNamed) {
       EXPECT_TRUE(line.at(field).is_null()) << field;
     }
     EXPECT_EQ(line.at("skipped"), true);
-    EXPECT_EQ(line.at("nonfinite"), (Json{"a.weight", "b.weight"}));
+    EXPECT_EQ(line.at("nonfinite"),
+              (Json{"val_loss", "train_loss", "grad_norm", "a.weight", "b.weight"}));
   }
 }
 
-TEST_F(Logs, NumbersReadBackAsTheSameDoubles) {
+TEST_F(Logs, NumbersReadBackAsTheSameDoubles) {  // B43
   for (const double value : {0.1, 1.0 / 3, 1e-300, 5e-324, 1.7976931348623157e308, -2.5e-8}) {
     StepRecord record = sample_step(3);
     record.update->train_loss = value;
@@ -233,6 +234,7 @@ RunSummary sample_summary() {
   summary.parameters = 1234;
   summary.parameter_hash = "0123456789abcdef";
   summary.threads = 2;
+  summary.blas = "OpenBLAS 0.3.21 Zen";
   return summary;
 }
 
@@ -249,6 +251,7 @@ TEST_F(Logs, SummaryHasTheDocumentedFields) {
                   {"parameters", 1234},
                   {"parameter_hash", "0123456789abcdef"},
                   {"threads", 2},
+                  {"blas", "OpenBLAS 0.3.21 Zen"},
                   {"command_line", "attune train copy"},
                   {"version", std::string(kVersion)}}));
 }

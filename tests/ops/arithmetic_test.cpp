@@ -121,7 +121,7 @@ TEST(Arithmetic, OfConstantsIsAConstant) {
   }
 }
 
-TEST(Arithmetic, SameOperandTwiceGetsBothGradients) {
+TEST(Arithmetic, SameOperandTwiceGetsBothGradients) {  // B26
   const std::vector<Array> x = {Array::from({3}, {-1, 0.5, 4}, DType::float64)};
   const auto both = [&](Var (*apply)(const Var&, const Var&)) {
     return gradients_of([&](std::span<const Var> v) { return apply(v[0], v[0]); }, x)[0];
@@ -132,7 +132,7 @@ TEST(Arithmetic, SameOperandTwiceGetsBothGradients) {
   expect_near(both(divide), {0, 0, 0});
 }
 
-TEST(Arithmetic, NodeUsedTwiceCollectsEveryPath) {
+TEST(Arithmetic, NodeUsedTwiceCollectsEveryPath) {  // B26
   // d = (a a + a a) (a a) = 2 a^4: d = 32 and 8 a^3 = 64 at a = 2
   Array value;
   const std::vector<Array> gradient = gradients_of(
@@ -147,7 +147,7 @@ TEST(Arithmetic, NodeUsedTwiceCollectsEveryPath) {
   EXPECT_EQ(gradient[0].item(), 64);
 }
 
-TEST(Arithmetic, BroadcastGradientsAreSummedToEachOperandsShape) {
+TEST(Arithmetic, BroadcastGradientsAreSummedToEachOperandsShape) {  // B28
   // By hand: dA_i = sum_j B_j C_ij, dB_j = sum_i A_i C_ij.
   const auto product = gradients_of([](std::span<const Var> x) { return x[0] * x[1] * x[2]; },
                                     {Array::from({2, 1}, {1, 2}), Array::from({1, 3}, {10, 20, 30}),

@@ -86,7 +86,7 @@ TEST(Attention, EntropyOfUniformRowsIsOneNormalised) {
   }
 }
 
-TEST(Attention, EntropyOfOneHotRowsIsZero) {
+TEST(Attention, EntropyOfOneHotRowsIsZero) {  // B25
   std::vector<HeadStatistics> head(1);
   AttentionOptions options;
   options.scale = 1;

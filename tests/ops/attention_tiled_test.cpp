@@ -74,7 +74,7 @@ TEST(TiledAttention, EqualsTextbookWhereTheMaximumMoves) {
   }
 }
 
-TEST(TiledAttention, RowsComputedInChunksAreBitwiseThoseOfOnePass) {
+TEST(TiledAttention, RowsComputedInChunksAreBitwiseThoseOfOnePass) {  // B05
   const Mask causal = Mask::causal();
   AttentionOptions options;
   options.heads = 2;

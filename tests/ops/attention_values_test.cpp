@@ -141,7 +141,7 @@ void expect_junk_changes_nothing(Case c, std::initializer_list<std::int64_t> key
   }
 }
 
-TEST(Attention, NanInKeysThatNoQueryKeepsLeavesValuesAndGradientsBitwiseEqual) {
+TEST(Attention, NanInKeysThatNoQueryKeepsLeavesValuesAndGradientsBitwiseEqual) {  // B02
   for (const AttentionForm form : {AttentionForm::stored, AttentionForm::tiled}) {
     Case c;
     c.form = form;

@@ -87,7 +87,7 @@ TEST(Dropout, GradientsMatchFiniteDifferences) {
   }
 }
 
-TEST(Dropout, RateZeroIsTheSameVar) {
+TEST(Dropout, RateZeroIsTheSameVar) {  // B09
   Tape tape;
   const Var x = tape.leaf(Array::full({3}, 2, DType::float32));
   const Var y = dropout(x, 0, stream_of(1));
@@ -95,7 +95,7 @@ TEST(Dropout, RateZeroIsTheSameVar) {
   EXPECT_EQ(tape.size(), 0U);
 }
 
-TEST(Dropout, RateOneGivesZerosAndNoGradient) {
+TEST(Dropout, RateOneGivesZerosAndNoGradient) {  // B09
   const double infinity = std::numeric_limits<double>::infinity();
   Tape tape;
   const Var x = tape.leaf(Array::from({3}, {1, infinity, 3}));
@@ -119,7 +119,7 @@ TEST(Dropout, TakesEmptyArrays) {
             (Shape{3, 0}));
 }
 
-TEST(Dropout, RefusesRatesOutsideZeroToOne) {
+TEST(Dropout, RefusesRatesOutsideZeroToOne) {  // B09
   const Array x = Array::zeros({3}, DType::float32);
   for (const auto& [rate, text] : {std::pair{-0.1, "-0.1"}, {1.5, "1.5"}, {std::nan(""), "nan"}}) {
     try {

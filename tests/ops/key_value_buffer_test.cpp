@@ -90,7 +90,7 @@ TEST(AttentionOverCache, IsAttentionBitForBit) {
 }
 
 // Across blocks of the buffer and tiles of rows; the last heads end within a panel.
-TEST(AttentionOverCache, TokenByTokenAndChunksAreOnePassBitForBit) {
+TEST(AttentionOverCache, TokenByTokenAndChunksAreOnePassBitForBit) {  // B05
   constexpr std::int64_t kTime = 150;
   for (const DType dtype : {DType::float32, DType::float64}) {
     for (const Mask& mask : {Mask::causal(), Mask::causal() & Mask::window(29)}) {
@@ -114,7 +114,7 @@ TEST(AttentionOverCache, TokenByTokenAndChunksAreOnePassBitForBit) {
   }
 }
 
-TEST(AttentionOverCache, DoesNotSeeWhatLiesBehindTheTokensItIsGiven) {
+TEST(AttentionOverCache, DoesNotSeeWhatLiesBehindTheTokensItIsGiven) {  // B02
   const Array keys = random_array({2, 70, 6}, 1), values = random_array({2, 70, 6}, 2);
   const Array query = random_array({2, 1, 6}, 3);
   AttentionOptions options;

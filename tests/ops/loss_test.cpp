@@ -117,7 +117,7 @@ Array gradient_of(const Array& logits, const Targets& targets, double seed = 1) 
 }
 
 // ln(e^1000 + 1) - 0 = 1000 to the last bit of both types.
-TEST(CrossEntropy, IsExactForLargeLogits) {
+TEST(CrossEntropy, IsExactForLargeLogits) {  // B19
   for (const DType dtype : {DType::float32, DType::float64}) {
     const Array x = Array::from({1, 2}, std::vector<double>{1000, 0}, dtype);
     EXPECT_EQ(cross_entropy(x, Targets{1}).loss_sum.value().item(), 1000);
@@ -129,7 +129,7 @@ TEST(CrossEntropy, IsExactForLargeLogits) {
   }
 }
 
-TEST(CrossEntropy, IgnoredRowsCountForNothing) {
+TEST(CrossEntropy, IgnoredRowsCountForNothing) {  // B20
   const Array x = Array::zeros({2, 5}, DType::float32);
   const CrossEntropy none = cross_entropy(x, Targets{kIgnore, kIgnore});
   EXPECT_EQ(none.loss_sum.value().item(), 0);
@@ -193,7 +193,7 @@ void expect_error(const Array& logits, const Targets& targets, double smoothing,
   }
 }
 
-TEST(CrossEntropy, RefusesWhatDoesNotFit) {
+TEST(CrossEntropy, RefusesWhatDoesNotFit) {  // B20
   const Array x = Array::zeros({2, 5}, DType::float32);
   expect_error<ValueError>(x, {0, -4}, 0, "cross_entropy: target -4 of row 1 is outside [0, 5)");
   expect_error<ValueError>(x, {5, 0}, 0, "cross_entropy: target 5 of row 0 is outside [0, 5)");

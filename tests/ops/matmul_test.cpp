@@ -74,7 +74,7 @@ void expect_triple_loop(const Shape& shape_a, const Shape& shape_b, Transpose tr
   }
 }
 
-TEST(Matmul, EqualsATripleLoopForRowsColumnsAndSquaresOfEachSize) {
+TEST(Matmul, EqualsATripleLoopForRowsColumnsAndSquaresOfEachSize) {  // B49
   for (const Transpose ta : kTransposes) {
     for (const Transpose tb : kTransposes) {
       for (std::int64_t n = 1; n <= 9; ++n) {
@@ -152,7 +152,7 @@ TEST(Matmul, SameOperandTwiceGetsBothGradients) {
       {random_array({2, 3, 5}, 9)});
 }
 
-TEST(Matmul, MultipliesAMatrixByItsOwnTranspose) {
+TEST(Matmul, MultipliesAMatrixByItsOwnTranspose) {  // B49
   const Array x = Array::from({2, 3}, {1, 2, 3, 4, 5, 6});
   expect_near(matmul(x, x, Transpose::yes).value(),
               Array::from({3, 3}, {17, 22, 27, 22, 29, 36, 27, 36, 45}));
@@ -174,7 +174,7 @@ TEST(Matmul, GradientsMatchForEmptyExtents) {
   }
 }
 
-TEST(Matmul, OldContentsOfRecycledMemoryDoNotMatter) {
+TEST(Matmul, OldContentsOfRecycledMemoryDoNotMatter) {  // B02
   for (const std::int64_t m : {1, 4, 64}) {
     { const Array dirty = Array::full({m, 64}, std::nan(""), DType::float32); }
     const Array y =
@@ -184,7 +184,7 @@ TEST(Matmul, OldContentsOfRecycledMemoryDoNotMatter) {
   }
 }
 
-TEST(Matmul, ConcurrentProductsEqualTheSequentialOne) {
+TEST(Matmul, ConcurrentProductsEqualTheSequentialOne) {  // B52
   const Array a = random_array({64, 64}, 12, DType::float32);
   const Array b = random_array({64, 64}, 13, DType::float32);
   const std::vector<double> expected = matmul(a, b).value().to_vector();

@@ -86,13 +86,13 @@ TEST(LayerNorm, OneVarMayBeGainAndShift) {
 }
 
 // (-1.5, -0.5, 0.5, 1.5) / sqrt(1.25 + 1e-5); a one-pass float32 variance is negative here.
-TEST(LayerNorm, ALargeMeanLosesNoDigits) {
+TEST(LayerNorm, ALargeMeanLosesNoDigits) {  // B22
   const Array x = Array::from({4}, {40000, 40001, 40002, 40003});
   expect_near(layer_norm(x, kNone, kNone).value(),
               std::vector<double>{-1.341635, -0.447212, 0.447212, 1.341635}, 2e-6);
 }
 
-TEST(LayerNorm, AConstantRowIsExactlyTheShift) {
+TEST(LayerNorm, AConstantRowIsExactlyTheShift) {  // B22
   for (const double value : {1234.0, 1234.567, 0.1, -1e20}) {
     for (const std::int64_t n : {1, 7, 256, 384}) {
       const Array y = layer_norm(Array::full({2, n}, value, DType::float32), kNone,
@@ -110,7 +110,7 @@ Array layer_norm_gradient(const Array& x, const Array& seed) {
 }
 
 // (I - 1/n) dy / sqrt(eps), and the projection formula worked out by hand, eps = 1e-5.
-TEST(LayerNorm, BackwardOfConstantAndOfRisingRows) {
+TEST(LayerNorm, BackwardOfConstantAndOfRisingRows) {  // B22
   const Array seed = Array::from({4}, {1, 0, 0, 0});
   expect_near(layer_norm_gradient(Array::from({4}, {7, 7, 7, 7}), seed),
               std::vector<double>{237.1708, -79.0569, -79.0569, -79.0569}, 1e-6);

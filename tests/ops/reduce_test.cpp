@@ -190,12 +190,12 @@ TEST(Cumsum, GradientsMatch) {
   }
 }
 
-TEST(Logsumexp, DoesNotOverflow) {
+TEST(Logsumexp, DoesNotOverflow) {  // B19
   const Array x = Array::from({3, 2}, {1000, 1000, -1000, -1000, 0, -kInfinity});
   expect_near(logsumexp(x, 1).value(), {1000 + std::log(2), -1000 + std::log(2), 0});
 }
 
-TEST(Logsumexp, OfMinusInfinitiesIsMinusInfinityWithGradientZero) {
+TEST(Logsumexp, OfMinusInfinitiesIsMinusInfinityWithGradientZero) {  // B19
   const Array x = Array::from({2, 2}, {-kInfinity, -kInfinity, 1, -kInfinity});
   expect_near(logsumexp(x, 1).value(), {-kInfinity, 1});
   const auto gradients =

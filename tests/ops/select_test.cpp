@@ -58,7 +58,7 @@ TEST(Where, GradientsMatchForSizeZeroAndTheSameOperandTwice) {
                          {random_array({3}, 5)});
 }
 
-TEST(Where, BranchNotTakenGivesNoNaN) {
+TEST(Where, BranchNotTakenGivesNoNaN) {  // B25
   const auto gradient = [](const Array& condition, const Array& x, auto taken, auto other) {
     return gradients_of(
         [&](std::span<const Var> v) { return where(condition, taken(v[0]), other(v[0])); }, {x})[0];
@@ -98,7 +98,7 @@ TEST(Where, BranchNotTakenGivesNoNaN) {
   }
 }
 
-TEST(Where, EntropyOfAZeroWeightIsFiniteWithItsGradient) {
+TEST(Where, EntropyOfAZeroWeightIsFiniteWithItsGradient) {  // B25
   // -sum p ln p of [.5, .5, 0] and its gradient -(ln p + 1), 0 where p = 0
   const Array p = Array::from({3}, {0.5, 0.5, 0}, DType::float64);
   Array value;
@@ -147,7 +147,7 @@ TEST(GatherRows, TakesTablesOfAnyRank) {
   EXPECT_EQ(gather_rows(cube, Indices{}, {2, 0}).shape(), (Shape{2, 0, 1, 3}));
 }
 
-TEST(GatherRows, GradientsOfRepeatedIndicesAddUp) {
+TEST(GatherRows, GradientsOfRepeatedIndicesAddUp) {  // B31
   const auto gradients = gradients_of(
       [](std::span<const Var> x) {
         return gather_rows(x[0], Indices{2, 0, 2, 2}, {4});
@@ -179,7 +179,7 @@ TEST(GatherRows, TableUsedTwiceCollectsFromBoth) {
       {random_array({3, 5}, 8)});
 }
 
-TEST(GatherRows, NamesIndexAndPlaceOutsideTheTable) {
+TEST(GatherRows, NamesIndexAndPlaceOutsideTheTable) {  // B31
   const Array table = Array::zeros({3, 2}, DType::float32);
   expect_throws<ValueError>(
       [&] {

@@ -141,7 +141,7 @@ TEST(Transpose, NamesAnOrderThatIsNone) {
                             "transpose: [3] has rank 1, expected 2 or more");
 }
 
-TEST(Heads, SplitPutsHeadsBeforeTimeAndMergeUndoesIt) {
+TEST(Heads, SplitPutsHeadsBeforeTimeAndMergeUndoesIt) {  // B07
   for (const DType dtype : kTypes) {
     const Array x = random_array({2, 5, 21}, 10, dtype);
     const Array y = split_heads(x, 3).value();

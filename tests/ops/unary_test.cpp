@@ -148,7 +148,7 @@ TEST(Abs, HasGradientZeroAtZero) {
 }
 
 // Published values of both forms (tests of PyTorch and JAX agree on them); 1e-6 tells them apart.
-TEST(Gelu, TakesTheValuesOfTheErrorFunctionForm) {
+TEST(Gelu, TakesTheValuesOfTheErrorFunctionForm) {  // B23
   for (const DType dtype : {DType::float32, DType::float64}) {
     const Array x = Array::from({6}, {1, -1, 3, 0, 10, -10}, dtype);
     expect_near(gelu(x).value(), {0.8413447, -0.1586553, 2.9959503, 0, 10, 0}, 1e-6);
@@ -168,7 +168,7 @@ TEST(Gelu, KeepsRelativeAccuracyInTheTail) {
   }
 }
 
-TEST(GeluTanh, TakesTheValuesOfTheTanhForm) {
+TEST(GeluTanh, TakesTheValuesOfTheTanhForm) {  // B23
   for (const DType dtype : {DType::float32, DType::float64}) {
     const Array x = Array::from({6}, {1, -1, 3, 0, 10, -10}, dtype);
     expect_near(gelu_tanh(x).value(), {0.8411920, -0.1588080, 2.9963627, 0, 10, 0}, 1e-6);

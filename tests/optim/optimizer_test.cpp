@@ -44,7 +44,7 @@ void expect_values(const std::vector<double>& found, const std::vector<double>& 
 }
 
 // Reference values: the update formulas of the papers in Python's double arithmetic.
-TEST(Adam, FollowsThePaper) {
+TEST(Adam, FollowsThePaper) {  // B33
   expect_values(trajectory(config_of("adamw", 0), {1, -2, 0.5}),
                 {0.900000001, 0.9366103534720749, 0.9502794196738216}, 1e-14);
 }
@@ -54,19 +54,19 @@ TEST(Adam, FollowsThePaperInFloat32) {
                 {0.900000001, 0.9366103534720749, 0.9502794196738216}, 3e-7);
 }
 
-TEST(Adam, DecoupledDecayScalesWithTheLearningRate) {
+TEST(Adam, DecoupledDecayScalesWithTheLearningRate) {  // B33
   expect_values(trajectory(config_of("adamw", 0.1), {1, -2, 0.5}),
                 {0.890000001, 0.9177103534620747, 0.9222023161292007}, 1e-14);
   expect_values(trajectory(config_of("adamw", 0.1), {0}), {0.99}, 1e-15);
 }
 
-TEST(Adam, AddedDecayPassesThroughTheMoments) {
+TEST(Adam, AddedDecayPassesThroughTheMoments) {  // B33
   expect_values(trajectory(config_of("adam", 0.1), {1, -2, 0.5}),
                 {0.9000000009090909, 0.9310642948391922, 0.937642154937361}, 1e-14);
   expect_values(trajectory(config_of("adam", 0.1), {0}), {0.900000009999999}, 1e-14);
 }
 
-TEST(Adam, EpsilonStaysOutsideTheCorrectedRoot) {
+TEST(Adam, EpsilonStaysOutsideTheCorrectedRoot) {  // B33
   for (const DType dtype : {DType::float32, DType::float64}) {
     ParameterStore parameters;
     parameters.create("weight", Array::from({1}, {1.0}, dtype));
@@ -77,7 +77,7 @@ TEST(Adam, EpsilonStaysOutsideTheCorrectedRoot) {
   }
 }
 
-TEST(Adam, ZeroGradientLeavesParametersThatDoNotDecayBitwise) {
+TEST(Adam, ZeroGradientLeavesParametersThatDoNotDecayBitwise) {  // B33
   ParameterStore parameters;
   const Array start = Array::from({3}, {0.1, -7.3, 0.0});
   parameters.create("gain", start.clone(), {.decays = false});

@@ -60,7 +60,7 @@ TEST(Schedule, ConstantStaysAtTheRateAfterWarmup) {
   EXPECT_EQ(learning_rate(schedule, 1'000'000), 1e-3);
 }
 
-TEST(Schedule, StartsAtTheFullRateWithoutWarmup) {
+TEST(Schedule, StartsAtTheFullRateWithoutWarmup) {  // B35
   for (const char* shape : {"cosine", "linear", "constant", "noam"}) {
     ScheduleConfig schedule = recipe(shape);
     schedule.warmup_iters = 0;
@@ -68,14 +68,14 @@ TEST(Schedule, StartsAtTheFullRateWithoutWarmup) {
   }
 }
 
-TEST(Schedule, WarmupAsLongAsTheDecayEndsAtTheMinimum) {
+TEST(Schedule, WarmupAsLongAsTheDecayEndsAtTheMinimum) {  // B35
   ScheduleConfig schedule = recipe("cosine");
   schedule.warmup_iters = schedule.decay_iters = 10;
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 9), 1e-3 * 10 / 11);
   EXPECT_EQ(learning_rate(schedule, 10), 1e-4);
 }
 
-TEST(Schedule, EveryDegenerateCombinationIsFiniteAndNotNegative) {
+TEST(Schedule, EveryDegenerateCombinationIsFiniteAndNotNegative) {  // B35
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   int checked = 0;
   for (const char* shape : {"cosine", "linear", "constant", "noam"}) {

@@ -28,7 +28,7 @@ std::vector<std::unique_ptr<Task>> all_tasks() {
   return tasks;
 }
 
-TEST(BatchSource, TrainingAndValidationShareNoExample) {
+TEST(BatchSource, TrainingAndValidationShareNoExample) {  // B46
   for (const TaskOptions& options : test::typical_options()) {
     const std::unique_ptr<Task> task = make_task(options);
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
@@ -69,7 +69,7 @@ TEST(BatchSource, AnyPartOfABatchIsASliceOfTheWhole) {
     }
 }
 
-TEST(BatchSource, EveryEpochVisitsEachTrainingExampleOnceInItsOwnOrder) {
+TEST(BatchSource, EveryEpochVisitsEachTrainingExampleOnceInItsOwnOrder) {  // B42
   const std::unique_ptr<Task> task = make_task({.name = "copy", .min_length = 9, .max_length = 12});
   const BatchSource source(*task, 2, 60);
   std::vector<std::vector<std::string>> epochs(4);
@@ -84,7 +84,7 @@ TEST(BatchSource, EveryEpochVisitsEachTrainingExampleOnceInItsOwnOrder) {
   }
 }
 
-TEST(BatchSource, EpochsGoOnAcrossBatchesThatDoNotDivideThem) {
+TEST(BatchSource, EpochsGoOnAcrossBatchesThatDoNotDivideThem) {  // B46
   const std::unique_ptr<Task> task = make_task({.name = "copy", .min_length = 9, .max_length = 12});
   const BatchSource source(*task, 2, 10);
   std::vector<std::string> visited;

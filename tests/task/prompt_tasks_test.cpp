@@ -140,7 +140,7 @@ TEST(PromptTask, EveryLengthIsEquallyFrequentInBothSplits) {
 }
 
 // Which splits a small space has is found by listing all of it.
-TEST(PromptTask, SmallSpacesEitherHaveBothSplitsOrAreRefused) {
+TEST(PromptTask, SmallSpacesEitherHaveBothSplitsOrAreRefused) {  // B46
   int refused = 0;
   int made = 0;
   for (std::int32_t symbols = 1; symbols <= 4; ++symbols)

@@ -31,7 +31,7 @@ std::string places(int n) {
   return text;
 }
 
-TEST(TextWindow, FiveCharactersHaveOneWindowOfFour) {
+TEST(TextWindow, FiveCharactersHaveOneWindowOfFour) {  // B46
   EXPECT_EQ(window_count(5, 4), 1);
   for (std::uint32_t example = 0; example < 20; ++example) {
     RandomCursor cursor(Randomness{3, 0}.stream("test"), example);
@@ -39,7 +39,7 @@ TEST(TextWindow, FiveCharactersHaveOneWindowOfFour) {
   }
 }
 
-TEST(TextWindow, SixCharactersHaveBothWindowsDrawn) {
+TEST(TextWindow, SixCharactersHaveBothWindowsDrawn) {  // B46
   std::set<std::int64_t> starts;
   for (std::uint32_t example = 0; example < 50; ++example) {
     RandomCursor cursor(Randomness{3, 0}.stream("test"), example);
@@ -48,7 +48,7 @@ TEST(TextWindow, SixCharactersHaveBothWindowsDrawn) {
   EXPECT_EQ(starts, (std::set<std::int64_t>{0, 1}));
 }
 
-TEST(TextWindow, TooFewCharactersHaveNone) {
+TEST(TextWindow, TooFewCharactersHaveNone) {  // B46
   for (const std::int64_t characters : {0, 1, 4}) EXPECT_EQ(window_count(characters, 4), 0);
 }
 
@@ -85,7 +85,7 @@ TEST(Text, TrainingPartIsNinetyPercentRoundedDown) {
   }
 }
 
-TEST(Text, DataShorterThanAWindowNamesBothNumbers) {
+TEST(Text, DataShorterThanAWindowNamesBothNumbers) {  // B46
   const std::string train = refusal("abcde", 4);
   EXPECT_NE(train.find("4 characters for the train split"), std::string::npos) << train;
   EXPECT_NE(train.find("needs 5"), std::string::npos) << train;
@@ -101,7 +101,7 @@ TEST(Text, SmallestTextThatFitsIsTaken) {
   EXPECT_EQ(refusal(places(40), 4).find("--data"), 0u);          // 36 and 4
 }
 
-TEST(Text, ByteOrderMarkIsDroppedAndLineEndsAreOne) {
+TEST(Text, ByteOrderMarkIsDroppedAndLineEndsAreOne) {  // B47
   std::string bytes = "\xEF\xBB\xBF";
   for (int i = 0; i < 20; ++i) bytes += "a\r\nb";
   const std::unique_ptr<Task> task = text_task(bytes, 2);
@@ -112,7 +112,7 @@ TEST(Text, ByteOrderMarkIsDroppedAndLineEndsAreOne) {
   EXPECT_EQ(task->encode("a\nb"), (std::vector<std::int32_t>{1, 0, 2}));
 }
 
-TEST(Text, LoneCarriageReturnAndNulAreCharacters) {
+TEST(Text, LoneCarriageReturnAndNulAreCharacters) {  // B47
   std::string bytes;
   for (int i = 0; i < 20; ++i) bytes += std::string("a\rb\0", 4);
   const std::unique_ptr<Task> task = text_task(bytes, 2);
@@ -120,7 +120,7 @@ TEST(Text, LoneCarriageReturnAndNulAreCharacters) {
             (std::vector<std::string>{std::string(1, '\0'), "\r", "a", "b"}));
 }
 
-TEST(Text, BytesThatAreNotUtf8AreRefusedWithTheirOffset) {
+TEST(Text, BytesThatAreNotUtf8AreRefusedWithTheirOffset) {  // B47
   std::string bytes =
       "\xEF\xBB\xBF"
       "ab\r\nc";
@@ -140,7 +140,7 @@ TEST(Text, VocabularyIsSortedByCodePoint) {
   EXPECT_EQ(task->decode(task->encode(sample)), sample);
 }
 
-TEST(Text, UnknownCharacterIsNamedWithItsPlace) {
+TEST(Text, UnknownCharacterIsNamedWithItsPlace) {  // B47
   std::string bytes;
   for (int i = 0; i < 20; ++i) bytes += "abc";
   const std::unique_ptr<Task> task = text_task(bytes, 2);

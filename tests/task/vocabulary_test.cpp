@@ -54,7 +54,7 @@ TEST(Vocabulary, RepeatedEmptyAndMalformedTextsAreRefused) {
   EXPECT_THROW(make({"\xFF"}), ValueError);
 }
 
-TEST(Vocabulary, EveryTaskReadsWhatItWrites) {
+TEST(Vocabulary, EveryTaskReadsWhatItWrites) {  // B47
   std::vector<TaskOptions> all = test::typical_options();
   all.push_back({.name = "copy", .min_length = 3, .max_length = 9, .symbols = 100});
   all.push_back({.name = "recall", .min_length = 3, .max_length = 9, .symbols = 30});

@@ -283,7 +283,7 @@ TEST_F(CheckpointTest, SaysThatAnotherVersionWroteTheFile) {
                  "metadata format_version is 2, this program reads 1");
 }
 
-TEST_F(CheckpointTest, RefusesAMissingAndATruncatedFile) {
+TEST_F(CheckpointTest, RefusesAMissingAndATruncatedFile) {  // B39
   EXPECT_THROW(Checkpoint{path_}, IoError);
   EXPECT_THROW(Checkpoint{directory_}, IoError);
   Model model(2);
@@ -318,7 +318,7 @@ TEST_F(CheckpointTest, AFullDiskLeavesTheOldCheckpoint) {
 }
 
 // The child saves states in which every number is the step, until it is killed at some moment.
-TEST_F(CheckpointTest, AKilledProcessLeavesOneWholeState) {
+TEST_F(CheckpointTest, AKilledProcessLeavesOneWholeState) {  // B40
   for (int round = 0; round < 8; ++round) {
     fs::remove(path_);
     const pid_t child = fork();
@@ -346,7 +346,7 @@ TEST_F(CheckpointTest, AKilledProcessLeavesOneWholeState) {
   }
 }
 
-TEST_F(CheckpointTest, AStaleTemporaryIsReplaced) {
+TEST_F(CheckpointTest, AStaleTemporaryIsReplaced) {  // B40
   std::ofstream(path_.string() + ".tmp") << "left behind";
   const Model model(1);
   save_checkpoint(path_, state_of(0, 0), model.parameters, *model.optimizer);

@@ -115,7 +115,7 @@ TEST(SampleToken, RefusesWhatIsNoDistribution) {
   EXPECT_THROW((void)sampled({}, {}), ValueError);
 }
 
-TEST(SamplingOptions, BadValuesNameTheirOption) {
+TEST(SamplingOptions, BadValuesNameTheirOption) {  // B18
   EXPECT_EQ(error_of({}), "");
   EXPECT_EQ(error_of({.temperature = -1}), "--temperature: -1 is not a number from 0");
   EXPECT_EQ(error_of({.temperature = kNaN}), "--temperature: nan is not a number from 0");
@@ -195,7 +195,7 @@ TEST(Generate, LearnedPositionsServeTheirWholeBlock) {
   EXPECT_EQ(generated(model, {5, 6, 7}, 3).rewinds, 1);
 }
 
-TEST(Generate, PastLearnedPositionsGoesOnFromTheLastHalf) {
+TEST(Generate, PastLearnedPositionsGoesOnFromTheLastHalf) {  // B16
   for (const auto& [mask, prompt] : {std::pair<const char*, Tokens>{"causal", {5}},
                                      {"causal", {5, 6, 7, 8, 9}},
                                      {"none", {5, 6, 7, 8, 9, 1}}}) {
@@ -212,7 +212,7 @@ TEST(Generate, PastLearnedPositionsGoesOnFromTheLastHalf) {
   }
 }
 
-TEST(Generate, OtherEncodingsGoOnPastTheBlock) {
+TEST(Generate, OtherEncodingsGoOnPastTheBlock) {  // B16
   for (const char* positions : {"none", "sinusoidal", "rope", "alibi", "t5"}) {
     SCOPED_TRACE(positions);
     const Transformer model = model_with(positions);
@@ -235,7 +235,7 @@ TEST(Generate, ABlockOfOneReadsTheLastTokenAlone) {
   }
 }
 
-TEST(Generate, TheSameSeedAndSampleGiveTheSameTokens) {
+TEST(Generate, TheSameSeedAndSampleGiveTheSameTokens) {  // B18
   const Transformer model = model_with("rope");
   const SamplingOptions hot{.temperature = 2};
   const Tokens first = generated(model, {1}, 30, hot, {.seed = 7, .step = 0}).tokens;

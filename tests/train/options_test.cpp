@@ -378,7 +378,7 @@ struct CommaPunctuation final : std::numpunct<char> {
   std::string do_grouping() const override { return "\3"; }
 };
 
-TEST(ConfigToml, DoesNotDependOnTheLocale) {
+TEST(ConfigToml, DoesNotDependOnTheLocale) {  // B45
   const std::string expected = to_toml(everything_changed(), nullptr);
   const std::locale previous =
       std::locale::global(std::locale(std::locale::classic(), new CommaPunctuation));

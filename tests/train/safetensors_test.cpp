@@ -80,7 +80,7 @@ TEST(Safetensors, ReadsBackBitwise) {
   EXPECT_TRUE(bitwise_equal<double>(read.tensors[1].second, file.tensors[1].second));
 }
 
-TEST(Safetensors, ReadsScalarsAndEmptyArraysInTheirOrder) {
+TEST(Safetensors, ReadsScalarsAndEmptyArraysInTheirOrder) {  // B39
   TensorFile file;
   file.tensors.emplace_back("first", Array::zeros({0, 3}, DType::float32));
   file.tensors.emplace_back("scalar", Array::scalar(2.5, DType::float64));

@@ -33,7 +33,7 @@ TEST(Clipping, ScalesTheWholeGradientToTheBound) {
   EXPECT_EQ(update.grad_norm, unbounded.recorder.records[0].update->grad_norm);
 }
 
-TEST(Clipping, LeavesASmallerGradientBitwiseAsItIs) {
+TEST(Clipping, LeavesASmallerGradientBitwiseAsItIs) {  // B36
   RunConfig config = plain_descent();
   TinyRun unbounded(config);
   config.grad_clip = 1e6;
@@ -48,7 +48,7 @@ void poison(Parameter& parameter) {
   value.mutable_data<float>()[0] = std::numeric_limits<float>::infinity();
 }
 
-TEST(Divergence, EndsTheRunNamesAParameterAndChangesNoWeight) {
+TEST(Divergence, EndsTheRunNamesAParameterAndChangesNoWeight) {  // B36
   TinyRun run(tiny());
   std::string poisoned_hash;
   run.recorder.at_step = [&](const StepRecord& record) {
@@ -82,7 +82,7 @@ TEST(Divergence, OfAHugeLearningRateIsFound) {
   EXPECT_LT(summary.steps, 10);
 }
 
-TEST(SkipNonfinite, LeavesWeightsAndMomentsAndGoesOn) {
+TEST(SkipNonfinite, LeavesWeightsAndMomentsAndGoesOn) {  // B36
   RunConfig config = tiny();
   config.skip_nonfinite = true;
   config.save_interval = 1;

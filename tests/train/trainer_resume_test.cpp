@@ -15,7 +15,7 @@ void PrintTo(const ResumeCase& resume_case, std::ostream* out) { *out << resume_
 class Resumed : public testing::TestWithParam<ResumeCase> {};
 
 // Interrupted at every kind of step, gone on with another number of threads.
-TEST_P(Resumed, EqualsTheUnbrokenRunBitwise) {
+TEST_P(Resumed, EqualsTheUnbrokenRunBitwise) {  // B35, B42
   RunConfig config = tiny();
   GetParam().change(config);
   const Directory whole_directory;

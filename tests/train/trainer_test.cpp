@@ -7,7 +7,7 @@
 namespace attune {
 namespace {
 
-TEST(Trainer, MakesExactlyMaxItersUpdates) {
+TEST(Trainer, MakesExactlyMaxItersUpdates) {  // B37
   const Directory directory;
   TinyRun run(tiny(), &*directory);
   const RunSummary summary = run();
@@ -73,7 +73,7 @@ TEST(Trainer, StepTIsTheStateAfterTUpdates) {
   }
 }
 
-TEST(Trainer, EvaluatingChangesNothing) {
+TEST(Trainer, EvaluatingChangesNothing) {  // B42
   RunConfig config = tiny();
   config.eval_interval = 1;
   TinyRun often(config);

@@ -77,7 +77,7 @@ TEST(TrainingStep, IsBitwiseTheSameForAnyNumberOfThreads) {
   }
 }
 
-TEST(TrainingStep, MicroBatchesOfUnequalScoresEqualOneBigBatch) {
+TEST(TrainingStep, MicroBatchesOfUnequalScoresEqualOneBigBatch) {  // B37
   const Transformer model = random_model(with_dropout());
   const std::vector<Batch> parts{random_batch(3, 5, 1, {0, 2}), random_batch(3, 5, 2),
                                  random_batch(3, 5, 3, {1})};
@@ -245,7 +245,7 @@ TEST(TrainingStep, AsksTheSystemForNoMemoryAfterTheSecondStep) {
   }
 }
 
-TEST(TrainingStep, KeepsNothingFromStepToStep) {
+TEST(TrainingStep, KeepsNothingFromStepToStep) {  // B29
   const auto states = memory_of(2000, 2);
   for (std::size_t step = 2; step < states.size(); ++step) {
     ASSERT_EQ(states[step].live_bytes, states[1].live_bytes) << "step " << step;

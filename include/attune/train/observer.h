@@ -64,6 +64,7 @@ struct RunSummary {
   std::int64_t parameters = 0;
   std::string parameter_hash;
   std::int64_t threads = 1;
+  std::string blas;     // OpenBLAS: version, how it was built, kernel
   std::string message;  // one line where the run failed
 };
 
