@@ -1,7 +1,6 @@
-// Matrix products and attention over random shapes, masks and biases, against loops.
+// Attention over random shapes, masks and biases, against loops.
 #include "attune/ops/attention.h"
 #include "attune/ops/key_value_buffer.h"
-#include "attune/ops/matmul.h"
 #include "ops/property_test.h"
 
 namespace attune {
@@ -10,75 +9,6 @@ namespace {
 using Values = std::span<const Var>;
 
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-Shape appended(const Shape& shape, std::initializer_list<std::int64_t> more) {
-  std::vector<std::int64_t> extents(shape.begin(), shape.end());
-  extents.insert(extents.end(), more);
-  return Shape(std::span<const std::int64_t>(extents));
-}
-
-// The last two coordinates replaced.
-Coordinates with_last_two(Coordinates at, std::int64_t row, std::int64_t column) {
-  at[at.size() - 2] = row;
-  at[at.size() - 1] = column;
-  return at;
-}
-
-TEST(PropertyMatmul, OverLeadingAxesThatBroadcast) {
-  for_draws("matmul", [](Draw& draw) {
-    const std::int64_t m = draw.extent(), k = draw.extent(), n = draw.extent();
-    const auto transpose_a = static_cast<Transpose>(draw.coin());
-    const auto transpose_b = static_cast<Transpose>(draw.coin());
-    const bool a_turned = transpose_a == Transpose::yes, b_turned = transpose_b == Transpose::yes;
-    const Shape leading = Shape({draw.extent(), draw.extent()});
-    const Shape leading_a = draw.part_of(leading), leading_b = draw.part_of(leading);
-    const Array a =
-        draw.array(a_turned ? appended(leading_a, {k, m}) : appended(leading_a, {m, k}));
-    const Array b =
-        draw.array(b_turned ? appended(leading_b, {n, k}) : appended(leading_b, {k, n}));
-    const Shape shape = appended(broadcast("test", leading_a, leading_b), {m, n});
-    // read() broadcasts an extent of 1, which no coordinate but 0 meets in the last two axes.
-    expect_properties(
-        [&](Values x) { return matmul(x[0], x[1], transpose_a, transpose_b); }, {a, b}, shape,
-        tabulate(shape, [&](const Coordinates& at) {
-          const std::int64_t row = at[at.size() - 2], column = at[at.size() - 1];
-          double sum = 0;
-          for (std::int64_t i = 0; i < k; ++i) {
-            sum += read(a, a_turned ? with_last_two(at, i, row) : with_last_two(at, row, i)) *
-                   read(b, b_turned ? with_last_two(at, column, i) : with_last_two(at, i, column));
-          }
-          return sum;
-        }));
-  });
-}
-
-TEST(PropertyMatmul, LinearWithAndWithoutBiasAndActivation) {
-  for_draws("linear", [](Draw& draw) {
-    const std::int64_t in = draw.extent(), out = draw.extent();
-    const Shape rows = Shape({draw.extent(), draw.extent()});
-    const Array x = draw.array(appended(draw.coin() ? rows : Shape{rows[0]}, {in}));
-    const Array weight = draw.array({out, in});
-    const bool biased = draw.coin();
-    std::vector<Array> inputs{x, weight};
-    if (biased) inputs.push_back(draw.array({out}));
-    const Shape shape = x.shape().with(-1, out);
-    const std::vector<double> y = tabulate(shape, [&](const Coordinates& at) {
-      double sum = biased ? read(inputs[2], {at.back()}) : 0;
-      for (std::int64_t i = 0; i < in; ++i) {
-        sum += read(x, with(at, at.size() - 1, i)) * read(weight, {at.back(), i});
-      }
-      return sum;
-    });
-    const auto bias = [&](Values v) { return biased ? v[2] : Var(); };
-    expect_properties([&](Values v) { return linear(v[0], v[1], bias(v)); }, inputs, shape, y);
-
-    std::vector<double> activated = y;
-    for (double& value : activated) value /= 1 + std::exp(-value);
-    expect_properties(
-        [&](Values v) { return linear_activation(v[0], v[1], bias(v), ActivationFunction::silu); },
-        inputs, shape, activated);
-  });
-}
 
 Mask random_mask(Draw& draw, std::int64_t batch, std::int64_t heads, std::int64_t query,
                  std::int64_t key) {
@@ -216,6 +146,29 @@ TEST(PropertyAttention, Textbook) {
                                     drawn.options(x, AttentionForm::automatic));
         },
         drawn.inputs, drawn.shape(), drawn.naive());
+  });
+}
+
+// The same weights fall in all forms; which, tests/ops/attention_test.cpp says.
+TEST(PropertyAttention, DropoutOfWeights) {
+  for_draws("attention with dropout", [](Draw& draw) {
+    const AttentionDraw drawn(draw);
+    const auto first_example = draw.between(0, 5);
+    const auto options = [&](Values x, AttentionForm form) {
+      AttentionOptions options = drawn.options(x, form);
+      options.dropout = {
+          .rate = 0.5, .stream = RandomStream(3, 1, 4), .first_example = first_example};
+      return options;
+    };
+    const std::vector<Var> x(drawn.inputs.begin(), drawn.inputs.end());
+    const Array expected =
+        attention_textbook(x[0], x[1], x[2], drawn.bias(x), options(x, AttentionForm::automatic))
+            .value();
+    for (const AttentionForm form : {AttentionForm::stored, AttentionForm::tiled}) {
+      expect_properties(
+          [&](Values v) { return attention(v[0], v[1], v[2], drawn.bias(v), options(v, form)); },
+          drawn.inputs, expected);
+    }
   });
 }
 
