@@ -65,13 +65,9 @@ int dispatch(Words words) {
       fmt::format("'{}' is no command of attune{}", first, did_you_mean(first, names)));
 }
 
-// What a command printed has not arrived where the disk is full; a reader that went away (`| head`)
-// had enough.
 int flushed(int code) {
   errno = 0;
-  if (std::fflush(stdout) == 0 || code != kDone || errno == EPIPE || errno == EBADF) return code;
-  print_error(fmt::format("standard output: {}", std::strerror(errno)));
-  return kFailed;
+  return with_output_error(code, std::fflush(stdout) == 0 ? 0 : errno);
 }
 
 }  // namespace
@@ -90,6 +86,12 @@ void print_error(std::string_view line) {
     }
   }
   std::fputs((shown + "\n").c_str(), stderr);
+}
+
+int with_output_error(int code, int error) {
+  if (code != kDone || error == 0 || error == EPIPE || error == EBADF) return code;
+  print_error(fmt::format("standard output: {}", std::strerror(error)));
+  return kFailed;
 }
 
 }  // namespace attune::cli

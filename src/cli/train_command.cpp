@@ -83,30 +83,48 @@ void apply(const Request& request, RunConfig& config) {
   }
 }
 
-// A run to go on with: its configuration as it was, and its checkpoint if it came that far.
+// A run to go on with.
 struct Saved {
-  RunConfig config;
+  std::optional<RunDirectory> directory;  // held from before anything was read; not for a dump
+  std::optional<Checkpoint> checkpoint;   // if it came that far
+  RunConfig config;                       // as of the checkpoint
+  RunConfig wanted;                       // with what its config.toml says of it now
   DataFile data;
-  std::optional<Checkpoint> checkpoint;
 };
 
-std::optional<Saved> saved_run(const RunConfig& asked) {
+// Options that may change were written to config.toml when the run was resumed, maybe with no
+// checkpoint since; or by hand.
+void apply_config_file(const std::filesystem::path& path, Saved& saved) {
+  if (!std::filesystem::exists(path)) return;
+  apply_toml(saved.wanted, read_file(path), path.string());
+  saved.wanted = saved.wanted.resolved();
+  const std::vector<std::string> changed = changed_options(saved.config, saved.wanted);
+  if (changed.empty()) return;
+  throw ConfigError(
+      fmt::format("{}: {} is not as in the checkpoint, it cannot change when a run is resumed",
+                  path.string(), changed.front()));
+}
+
+std::optional<Saved> saved_run(const RunConfig& asked, bool is_dump) {
   if (asked.out_dir.empty()) throw ConfigError("--resume: --out-dir must name the run to continue");
   if (!RunDirectory::holds_run(asked.out_dir)) return std::nullopt;
   Saved saved;
+  if (!is_dump) saved.directory.emplace(RunDirectory::open(asked.out_dir));
   const std::filesystem::path directory = asked.out_dir;
+  const std::filesystem::path config = directory / "config.toml";
   std::string toml;
   std::filesystem::path source = directory / "checkpoint.safetensors";
   if (std::filesystem::exists(source)) {
     saved.checkpoint.emplace(source);
     toml = saved.checkpoint->state().config_toml;
   } else {
-    source = directory / "config.toml";
+    source = config;
     toml = read_file(source);
   }
   saved.config = RunConfig::defaults_for(task_in_toml(toml, source.string()));
   apply_toml(saved.config, toml, source.string(), &saved.data);
-  saved.config = saved.config.resolved();
+  saved.wanted = saved.config = saved.config.resolved();
+  if (saved.checkpoint) apply_config_file(config, saved);
   return saved;
 }
 
@@ -121,7 +139,7 @@ DataFile identify(const std::string& path) {
 RunConfig resolve(const Request& request, const std::optional<Saved>& saved) {
   RunConfig config;
   if (saved) {
-    config = saved->config;
+    config = saved->wanted;
   } else {
     if (request.task.empty())
       throw ConfigError(
@@ -157,17 +175,14 @@ std::string command_line(Words words) {
   return line;
 }
 
-RunDirectory open_directory(const RunConfig& config, const std::optional<Saved>& saved) {
-  if (saved) return RunDirectory::open(config.out_dir);
-  return RunDirectory::create(config.out_dir, config.task.name);
-}
-
 // Trains in the run's directory, which is made only now that the configuration, the data and the
 // model are known to be sound.
 int train(Trainer& trainer, const RunConfig& config, const std::string& toml,
-          const std::optional<Saved>& saved, Words words) {
-  const RunDirectory directory = open_directory(config, saved);
+          std::optional<Saved> saved, Words words) {
+  const RunDirectory directory =
+      saved ? std::move(*saved->directory) : RunDirectory::create(config.out_dir, config.task.name);
   write_file_atomically(directory.config(), toml);
+  std::filesystem::remove(directory.summary());  // of an end that is none any more
   if (saved) directory.drop_log_lines_from(saved->checkpoint ? saved->checkpoint->state().step : 0);
   MetricsLog metrics(directory.metrics());
   AttentionLog attention(directory.attention());
@@ -183,8 +198,6 @@ int train(Trainer& trainer, const RunConfig& config, const std::string& toml,
         "the run was computed with BLAS kernel {}, this is {}: the continuation is not bitwise",
         saved->checkpoint->state().blas_kernel, kernels::blas_kernel()));
   }
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
   RunProfile profile;
   if (config.profile != ProfileTable::off) trainer.set_profile(&profile);
   const RunSummary summary =
@@ -192,7 +205,14 @@ int train(Trainer& trainer, const RunConfig& config, const std::string& toml,
   // Like the console, without regard to a stream that was closed.
   std::fputs(profile_table(profile, config.profile).c_str(), stdout);
   if (!summary.message.empty()) print_error(summary.message);
-  return exit_code(summary);
+  return with_output_error(exit_code(summary), console.output_error());
+}
+
+void print_help(const Command& command, const std::string& task) {
+  const std::string description =
+      "Trains a model. Tasks: attune list tasks. Defaults shown are those of " + task + ".";
+  fmt::print("{}",
+             render_help(command.usage, description, train_options(RunConfig::defaults_for(task))));
 }
 
 }  // namespace
@@ -200,18 +220,15 @@ int train(Trainer& trainer, const RunConfig& config, const std::string& toml,
 int run_train(const Command& command, Words words) {
   const Request request = read_request(words);
   if (request.arguments.find("help")) {
-    const RunConfig defaults =
-        RunConfig::defaults_for(request.task.empty() ? "text" : request.task);
-    fmt::print(
-        "{}", render_help(command.usage,
-                          "Trains a model. Tasks: attune list tasks. Defaults shown are those of " +
-                              defaults.task.name + ".",
-                          train_options(defaults)));
+    print_help(command, request.task.empty() ? "text" : request.task);
     return kDone;
   }
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
   RunConfig asked = RunConfig::defaults_for(request.task.empty() ? "text" : request.task);
   apply(request, asked);
-  const std::optional<Saved> saved = asked.resume ? saved_run(asked) : std::nullopt;
+  const bool is_dump = request.arguments.find("dump-config") != nullptr;
+  std::optional<Saved> saved = asked.resume ? saved_run(asked, is_dump) : std::nullopt;
   RunConfig config = resolve(request, saved);
 
   DataFile data;
@@ -225,7 +242,7 @@ int run_train(const Command& command, Words words) {
   config.model = model_config(config, *task);
   const std::string toml = to_toml(config, has_data ? &data : nullptr);
   Trainer trainer(config, *task);  // also checks what is looked up by name
-  if (request.arguments.find("dump-config")) {
+  if (is_dump) {
     fmt::print("{}", toml);
     return kDone;
   }
@@ -234,7 +251,11 @@ int run_train(const Command& command, Words words) {
                                   config.out_dir));
   }
   if (saved && saved->checkpoint) trainer.resume(*saved->checkpoint);
-  return train(trainer, config, toml, saved, words);
+  if (interrupt_requested != 0) {
+    print_error("interrupted before the run began");
+    return kInterrupted;
+  }
+  return train(trainer, config, toml, std::move(saved), words);
 }
 
 }  // namespace attune::cli

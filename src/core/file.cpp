@@ -72,6 +72,15 @@ bool names_directory(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, ignored);
 }
 
+std::filesystem::path parent_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+std::filesystem::path temporary_of(std::filesystem::path path) {
+  path += ".tmp";
+  return path;
+}
+
 // Errors name `path`, the file that was meant.
 void write_temporary(const std::filesystem::path& path, const std::filesystem::path& temporary,
                      std::string_view bytes) {
@@ -112,10 +121,9 @@ std::string read_file(const std::filesystem::path& path) {
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes) {
   if (names_directory(path)) fail("write", path, EISDIR);
-  const std::filesystem::path parent = path.has_parent_path() ? path.parent_path() : ".";
+  const std::filesystem::path parent = parent_of(path);
   const Descriptor directory("write", parent, O_RDONLY | O_DIRECTORY);
-  std::filesystem::path temporary = path;
-  temporary += ".tmp";
+  const std::filesystem::path temporary = temporary_of(path);
   try {
     write_temporary(path, temporary, bytes);
     if (rename(temporary.c_str(), path.c_str()) != 0) fail("write", path, errno);
@@ -124,6 +132,21 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view b
     throw;
   }
   sync_or_fail("write", parent, directory.get());
+}
+
+void link_or_copy(const std::filesystem::path& existing, const std::filesystem::path& name) {
+  if (names_directory(name)) fail("link", name, EISDIR);
+  const std::filesystem::path temporary = temporary_of(name);
+  if (unlink(temporary.c_str()) != 0 && errno != ENOENT) fail("link", temporary, errno);
+  if (link(existing.c_str(), temporary.c_str()) != 0) {
+    write_file_atomically(name, read_file(existing));
+    return;
+  }
+  const int error = rename(temporary.c_str(), name.c_str()) == 0 ? 0 : errno;
+  unlink(temporary.c_str());  // rename leaves it where both are names of one file already
+  if (error != 0) fail("link", name, error);
+  const std::filesystem::path parent = parent_of(name);
+  sync_or_fail("link", parent, Descriptor("link", parent, O_RDONLY | O_DIRECTORY).get());
 }
 
 LineLog::LineLog(const std::filesystem::path& path)

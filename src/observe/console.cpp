@@ -2,6 +2,7 @@
 
 #include <sys/ioctl.h>
 #include <algorithm>
+#include <cerrno>
 #include <limits>
 
 #include <fmt/format.h>
@@ -105,8 +106,9 @@ void Console::on_end(const RunSummary& summary) {
 
 void Console::print(const std::string& line) {
   clear_bar();
-  std::fputs((line + "\n").c_str(), out_);
-  std::fflush(out_);
+  errno = 0;
+  const bool arrived = std::fputs((line + "\n").c_str(), out_) >= 0 && std::fflush(out_) == 0;
+  if (!arrived && output_error_ == 0) output_error_ = errno;
 }
 
 void Console::draw_bar(const StepRecord& record) {

@@ -67,6 +67,7 @@ void check_cadence(const RunConfig& config) {
   require_between("--log-interval", config.log_interval, 1, kMostSteps);
   require_between("--attention-interval", config.attention_interval, 0, kMostSteps);
   require_between("--save-interval", config.save_interval, 0, kMostSteps);
+  require_between("--keep-last", config.keep_last, 0, kMostSteps);
   require_between("--target-accuracy", config.target_accuracy, 0, 1);
   require_not_negative("--target-loss", config.target_loss);
   require_not_negative("--time-budget", config.time_budget_seconds);

@@ -10,11 +10,15 @@
 #include <nlohmann/json.hpp>
 
 #include "attune/core/error.h"
+#include "attune/core/text.h"
 
 namespace attune {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::string_view kKeptPrefix = "checkpoint-";
+constexpr std::string_view kKeptSuffix = ".safetensors";
 
 [[noreturn]] void fail(const fs::path& path, std::string_view reason) {
   throw IoError(fmt::format("run directory '{}': {}", path.string(), reason));
@@ -107,6 +111,30 @@ RunDirectory RunDirectory::open(const std::filesystem::path& path) {
 
 bool RunDirectory::holds_run(const std::filesystem::path& path) {
   return is_there(path / "config.toml") || is_there(path / "checkpoint.safetensors");
+}
+
+fs::path RunDirectory::kept_checkpoint(std::int64_t step) const {
+  return path_ / fmt::format("{}{}{}", kKeptPrefix, step, kKeptSuffix);
+}
+
+std::vector<std::int64_t> RunDirectory::kept_steps() const {
+  std::vector<std::int64_t> steps;
+  std::error_code error;
+  for (fs::directory_iterator entry(path_, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(kKeptPrefix) || !name.ends_with(kKeptSuffix)) continue;
+    std::error_code ignored;
+    if (!entry->is_regular_file(ignored)) continue;
+    const std::string digits =
+        name.substr(kKeptPrefix.size(), name.size() - kKeptPrefix.size() - kKeptSuffix.size());
+    const auto step = parse_integer(digits);
+    // A name that this program would write, as no copy of a person's making needs to be.
+    if (step && *step >= 0 && std::to_string(*step) == digits) steps.push_back(*step);
+  }
+  if (error) fail(path_, error.message());
+  std::ranges::sort(steps);
+  return steps;
 }
 
 void RunDirectory::drop_log_lines_from(std::int64_t step) const {

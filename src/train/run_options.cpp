@@ -200,6 +200,20 @@ void add_logging_options(std::vector<Option>& options) {
   options.push_back(changeable_on_resume(integer(
       {"save-interval", {}, kLogging, "Steps between checkpoints; 0: at each evaluation."},
       [](auto& config) -> auto& { return config.save_interval; })));
+  options.push_back(changeable_on_resume(integer(
+      {"keep-last",
+       {},
+       kLogging,
+       "Checkpoints that stay, the newest and those before it as checkpoint-STEP.safetensors; 0 or "
+       "1: the newest alone. Each takes three times the memory of the weights."},
+      [](auto& config) -> auto& { return config.keep_last; })));
+  options.push_back(changeable_on_resume(boolean(
+      {"keep-best",
+       {},
+       kLogging,
+       "Keep the state of the smallest validation loss as best.safetensors; costs a write at each "
+       "evaluation that is the best so far."},
+      [](auto& config) -> auto& { return config.keep_best; })));
 }
 
 void add_stopping_options(std::vector<Option>& options) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "train/batch_ahead.h"
+#include "train/checkpoint_keeper.h"
 #include "train/question.h"
 #include "train/unigram.h"
 
@@ -57,7 +59,7 @@ void Trainer::resume(const Checkpoint& checkpoint) {
     const auto found = state.counters.find(name);
     return found == state.counters.end() ? otherwise : found->second;
   };
-  progress_.step = state.step;
+  progress_.step = progress_.saved_step = state.step;
   progress_.skipped = static_cast<std::int64_t>(counter("skipped_steps", 0));
   progress_.stalled_since = static_cast<std::int64_t>(counter("stalled_since", -1));
   progress_.elapsed_before = counter("elapsed_seconds", 0);
@@ -76,7 +78,9 @@ class Trainer::Loop final {
         config_toml_(config_toml),
         observers_(observers),
         first_step_(progress_.step),
-        batches_(trainer.batches_, config_.batch_size, config_.grad_accum, config_.max_iters) {}
+        batches_(trainer.batches_, config_.batch_size, config_.grad_accum, config_.max_iters) {
+    if (directory != nullptr) checkpoints_.emplace(config_, *directory, progress_.saved_step);
+  }
 
   RunSummary run(const std::function<bool()>& interrupted) {
     announce();
@@ -89,7 +93,7 @@ class Trainer::Loop final {
       const bool over_budget =
           config_.time_budget_seconds > 0 && elapsed() >= config_.time_budget_seconds;
       const bool last = step >= config_.max_iters || over_budget;
-      if (is_checkpoint_due(step, last)) save();
+      if (is_checkpoint_due(last)) save();
 
       StepRecord record;
       record.step = step;
@@ -130,17 +134,11 @@ class Trainer::Loop final {
     return progress_.elapsed_before + here.count();
   }
 
-  [[nodiscard]] bool is_checkpoint_due(std::int64_t step, bool last) const {
-    if (step == first_step_ && step > 0) return false;  // it was just read
-    const std::int64_t interval =
-        config_.save_interval > 0 ? config_.save_interval : config_.eval_interval;
-    return last || (step > 0 && step % interval == 0);
+  [[nodiscard]] bool is_checkpoint_due(bool last) const {
+    return checkpoints_ && checkpoints_->is_due(progress_.step, last);
   }
 
-  void save() {
-    const RunProfile::Timer timer(trainer_.profile_, Phase::checkpoint);
-    saved_step_ = progress_.step;
-    if (directory_ == nullptr) return;
+  [[nodiscard]] CheckpointState state() const {
     CheckpointState state;
     state.step = progress_.step;
     state.optimizer_updates = trainer_.optimizer_->updates();
@@ -151,12 +149,30 @@ class Trainer::Loop final {
     state.counters = {{"skipped_steps", static_cast<double>(progress_.skipped)},
                       {"stalled_since", static_cast<double>(progress_.stalled_since)},
                       {"elapsed_seconds", elapsed()}};
+    return state;
+  }
+
+  // The logs first: a checkpoint speaks of lines that are there.
+  void save() {
+    if (!checkpoints_) return;
+    const RunProfile::Timer timer(trainer_.profile_, Phase::checkpoint);
     for (TrainObserver* observer : observers_) observer->flush();
-    save_checkpoint(directory_->checkpoint(), state, trainer_.model_.parameters(),
-                    *trainer_.optimizer_);
+    checkpoints_->save(state(), trainer_.model_.parameters(), *trainer_.optimizer_);
+  }
+
+  void save_best() {
+    if (!checkpoints_) return;
+    const RunProfile::Timer timer(trainer_.profile_, Phase::checkpoint);
+    checkpoints_->save_best(state(), trainer_.model_.parameters(), *trainer_.optimizer_);
   }
 
   void evaluate(StepRecord& record) {
+    const double best = progress_.best_val_loss;
+    measure(record);
+    if (progress_.best_val_loss < best) save_best();
+  }
+
+  void measure(StepRecord& record) {
     const RunProfile::Timer timer(trainer_.profile_, Phase::evaluation);
     const EvaluationOptions options{config_.eval_iters, config_.batch_size, true};
     record.train_evaluation =
@@ -303,7 +319,7 @@ class Trainer::Loop final {
     summary.threads = trainer_.threads();
     summary.blas = kernels::blas_configuration();
     summary.message = failure_;
-    if (status == RunStatus::target && saved_step_ != progress_.step) save();
+    if (status == RunStatus::target && is_checkpoint_due(true)) save();
     for (TrainObserver* observer : observers_) observer->flush();
     for (TrainObserver* observer : observers_) observer->on_end(summary);
     return summary;
@@ -317,7 +333,7 @@ class Trainer::Loop final {
   std::span<TrainObserver* const> observers_;
   std::int64_t first_step_;
   BatchAhead batches_;
-  std::int64_t saved_step_ = -1;
+  std::optional<CheckpointKeeper> checkpoints_;  // nothing without a directory
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::optional<double> train_loss_;
   std::optional<Evaluation> validation_;

@@ -186,6 +186,7 @@ TEST_F(ExistingRun, UnknownCharactersOfAPromptAreNamedWithTheirPlace) {  // B47
 TEST_F(ExistingRun, ADamagedCheckpointIsNamed) {
   space_->write("torn/checkpoint.safetensors",
                 space_->read("run/checkpoint.safetensors").substr(0, 500));
+  space_->write("torn/.lock", "");
   expect_refused({"eval", "torn"}, kFailed, {"torn/checkpoint.safetensors"});
   expect_refused({"train", "--out-dir=torn", "--resume"}, kFailed, {"torn/checkpoint.safetensors"});
 }

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "attune/core/file.h"
@@ -177,6 +178,13 @@ class Workspace final {
 
   std::filesystem::path root_;
 };
+
+// Bitwise the same weights and, times aside, the same logs.
+inline void expect_same_run(const Workspace& space, const std::string& a, const std::string& b) {
+  EXPECT_EQ(space.hash(a), space.hash(b));
+  EXPECT_EQ(space.log(a + "/metrics.jsonl"), space.log(b + "/metrics.jsonl"));
+  EXPECT_EQ(space.log(a + "/attention.jsonl"), space.log(b + "/attention.jsonl"));
+}
 
 // The words of both, one after the other.
 [[nodiscard]] inline Words operator+(Words words, const Words& more) {

@@ -19,20 +19,14 @@ std::string sample_text() {
   return text;
 }
 
-void expect_same_run(const Workspace& space, const std::string& a, const std::string& b) {
-  EXPECT_EQ(space.hash(a), space.hash(b));
-  EXPECT_EQ(space.log(a + "/metrics.jsonl"), space.log(b + "/metrics.jsonl"));
-  EXPECT_EQ(space.log(a + "/attention.jsonl"), space.log(b + "/attention.jsonl"));
-}
-
 TEST(TrainCommand, LeavesTheFilesOfARun) {
   const Workspace space;
   const Result result = space.run(tiny_run("run"));
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.err, "");
-  EXPECT_EQ(space.entries(),
-            (Strings{"run", "run/.lock", "run/attention.jsonl", "run/checkpoint.safetensors",
-                     "run/config.toml", "run/metrics.jsonl", "run/summary.json"}));
+  EXPECT_EQ(space.entries(), (Strings{"run", "run/.lock", "run/attention.jsonl",
+                                      "run/best.safetensors", "run/checkpoint.safetensors",
+                                      "run/config.toml", "run/metrics.jsonl", "run/summary.json"}));
   const nlohmann::json summary = space.summary("run");
   EXPECT_EQ(summary.at("status"), "done");
   EXPECT_EQ(summary.at("steps"), 10);
@@ -136,6 +130,14 @@ TEST(TrainCommand, FirstLinesTellTaskModelDeviceAndSeed) {
 TEST(TrainCommand, AClosedOutputDoesNotEndARun) {
   const Workspace space;
   EXPECT_EQ(space.run(tiny_run("run"), Output::closed).code, 0);
+  EXPECT_EQ(space.summary("run").at("status"), "done");
+}
+
+TEST(TrainCommand, AFullDiskUnderTheOutputIsAnErrorOfAWholeRun) {
+  const Workspace space;
+  const Result result = space.run(tiny_run("run"), Output::full);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.err, "attune: standard output: No space left on device\n");
   EXPECT_EQ(space.summary("run").at("status"), "done");
 }
 

@@ -71,6 +71,7 @@ class FileTest : public testing::Test {
 
 using ReadFile = FileTest;
 using WriteFileAtomically = FileTest;
+using LinkOrCopy = FileTest;
 using LineLogTest = FileTest;
 using DirectoryLockTest = FileTest;
 
@@ -195,6 +196,56 @@ TEST_F(WriteFileAtomically, FailsInAReadOnlyDirectory) {  // B40
   EXPECT_THROW(write_file_atomically(at("file"), "new"), IoError);
   EXPECT_EQ(read_file(at("file")), "old");
   fs::permissions(directory_, fs::perms::owner_all);
+}
+
+TEST_F(LinkOrCopy, GivesASecondNameThatTheFirstMayLeave) {
+  write_file_atomically(at("file"), "old");
+  link_or_copy(at("file"), at("kept"));
+  EXPECT_EQ(fs::hard_link_count(at("file")), 2u);
+  write_file_atomically(at("file"), "new");
+  EXPECT_EQ(read_file(at("kept")), "old");
+  EXPECT_EQ(read_file(at("file")), "new");
+  EXPECT_EQ(entries(), 2u);
+}
+
+TEST_F(LinkOrCopy, ReplacesWhatStoodUnderTheName) {
+  write_file_atomically(at("file"), "this");
+  write_file_atomically(at("kept"), "another one");
+  write_file_atomically(at("kept.tmp"), "stale");
+  for (int repetition = 0; repetition < 2;
+       ++repetition) {  // the second time it is one file already
+    link_or_copy(at("file"), at("kept"));
+    EXPECT_EQ(read_file(at("kept")), "this");
+    EXPECT_EQ(fs::hard_link_count(at("file")), 2u);
+    EXPECT_EQ(entries(), 2u);
+  }
+}
+
+// No file has names on two file systems.
+TEST_F(LinkOrCopy, CopiesWhereThereCanBeNoLink) {
+  struct stat here {};
+  struct stat there {};
+  const bool is_apart = stat(directory_.c_str(), &here) == 0 && stat("/dev/shm", &there) == 0 &&
+                        here.st_dev != there.st_dev;
+  if (!is_apart) GTEST_SKIP() << "no second file system at /dev/shm";
+  std::string name = "/dev/shm/attune-file-test-XXXXXX";
+  const fs::path other = mkdtemp(name.data());
+  write_file_atomically(at("file"), "content");
+  link_or_copy(at("file"), other / "kept");
+  EXPECT_EQ(read_file(other / "kept"), "content");
+  EXPECT_FALSE(fs::exists(other / "kept.tmp"));
+  fs::remove_all(other);
+}
+
+TEST_F(LinkOrCopy, FailuresLeaveWhatWasThere) {
+  write_file_atomically(at("kept"), "old");
+  EXPECT_EQ(message_of([&] { link_or_copy(at("none"), at("kept")); }),
+            "read: '" + at("none").string() + "': No such file or directory");
+  EXPECT_EQ(read_file(at("kept")), "old");
+  fs::create_directory(at("sub"));
+  EXPECT_EQ(message_of([&] { link_or_copy(at("kept"), at("sub")); }),
+            "link: '" + at("sub").string() + "': Is a directory");
+  EXPECT_EQ(entries(), 2u);
 }
 
 TEST_F(LineLogTest, AppendsWholeLinesAtOnce) {

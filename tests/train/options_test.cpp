@@ -134,6 +134,8 @@ TEST(Options, EveryDocumentedNameIsKnown) {
                            "eval-iters",
                            "log-interval",
                            "save-interval",
+                           "keep-last",
+                           "keep-best",
                            "target-accuracy",
                            "target-loss",
                            "time-budget",
@@ -261,12 +263,12 @@ TEST(Options, ResumingMayChangeLengthIntervalsAndStopConditionsAlone) {
   }
   for (const char* free :
        {"--max-iters", "--eval-interval", "--log-interval", "--attention-interval",
-        "--save-interval", "--target-accuracy", "--target-loss", "--time-budget", "--threads",
-        "--out-dir", "--resume", "--profile", "--checkpoint-activations", "--data", "--device",
-        "--compile", "--decay-lr"}) {
+        "--save-interval", "--keep-last", "--keep-best", "--target-accuracy", "--target-loss",
+        "--time-budget", "--threads", "--out-dir", "--resume", "--profile",
+        "--checkpoint-activations", "--data", "--device", "--compile", "--decay-lr"}) {
     EXPECT_EQ(changed.erase(free), 0u) << free;
   }
-  EXPECT_EQ(changed.size(), option_table().size() - 17);
+  EXPECT_EQ(changed.size(), option_table().size() - 19);
   EXPECT_TRUE(changed_options(everything_changed(), everything_changed()).empty());
   EXPECT_EQ(changed_options(RunConfig::defaults_for("copy"), RunConfig::defaults_for("sort")),
             std::vector<std::string>{"task"});

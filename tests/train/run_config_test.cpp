@@ -192,6 +192,7 @@ TEST(RunConfig, EveryFieldOutsideItsDomainNamesItsOption) {
       {[](RunConfig& c) { c.label_smoothing = 1; }, "--label-smoothing: 1 is not in [0, 1)"},
       {[](RunConfig& c) { c.grad_clip = -1; },
        "--grad-clip: -1 is not a finite number of at least 0"},
+      {[](RunConfig& c) { c.keep_last = -1; }, "--keep-last: -1 is outside 0 to 2147483647"},
       {[](RunConfig& c) { c.target_accuracy = 99; }, "--target-accuracy: 99 is outside 0 to 1"},
       {[](RunConfig& c) { c.seed = -1; }, "--seed: -1 is outside 0 to 9223372036854775807"},
       {[](RunConfig& c) { c.threads = -1; }, "--threads: -1 is outside 0 to 1024"},

@@ -157,6 +157,24 @@ TEST_F(RunDirectoryTest, OpensNothingThatIsNoRun) {
   EXPECT_FALSE(fs::exists("empty/.lock"));
 }
 
+TEST_F(RunDirectoryTest, FindsTheCheckpointsThatWereKept) {
+  const RunDirectory run = RunDirectory::create("out", "copy");
+  EXPECT_TRUE(run.kept_steps().empty());
+  EXPECT_EQ(run.kept_checkpoint(90), "out/checkpoint-90.safetensors");
+  for (const std::int64_t step : {1000, 90, 0}) write(run.kept_checkpoint(step), "");
+  for (const char* other : {"checkpoint.safetensors", "checkpoint-.safetensors",
+                            "checkpoint-07.safetensors", "checkpoint--7.safetensors",
+                            "checkpoint-7 copy.safetensors", "checkpoint-7.safetensors.tmp",
+                            "checkpoint-99999999999999999999.safetensors", "checkpoint-7"}) {
+    write(run.path() / other, "");
+  }
+  fs::create_directory(run.kept_checkpoint(5));
+  EXPECT_EQ(run.kept_steps(), (std::vector<std::int64_t>{0, 90, 1000}));
+  fs::remove_all("out");
+  EXPECT_EQ(message_of<IoError>([&] { static_cast<void>(run.kept_steps()); }),
+            "run directory 'out': No such file or directory");
+}
+
 TEST_F(RunDirectoryTest, DropsLinesAtAndBeyondTheStep) {
   const RunDirectory run = RunDirectory::create("out", "copy");
   write(run.metrics(), "{\"step\":0,\"lr\":0.5}\n{\"step\":10}\n{\"step\":20}\n");

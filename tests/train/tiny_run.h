@@ -119,9 +119,9 @@ class Directory final {
   [[nodiscard]] const RunDirectory& operator*() const { return *directory_; }
   [[nodiscard]] Checkpoint checkpoint() const { return Checkpoint(directory_->checkpoint()); }
   // Everything in the checkpoint but the time.
-  [[nodiscard]] TensorFile saved() const {
-    TensorFile file =
-        decode_safetensors(read_file(directory_->checkpoint()), directory_->checkpoint().string());
+  [[nodiscard]] TensorFile saved() const { return saved(directory_->checkpoint()); }
+  [[nodiscard]] static TensorFile saved(const std::filesystem::path& path) {
+    TensorFile file = decode_safetensors(read_file(path), path.string());
     file.metadata.erase("counter.elapsed_seconds");
     return file;
   }

@@ -16,6 +16,10 @@ namespace attune {
 // meet a size limit must ignore SIGXFSZ to get the error.
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 
+// Gives a file a second name in the same directory, atomically in place of what stood under it: a
+// hard link, or a copy where there can be none. Throws IoError.
+void link_or_copy(const std::filesystem::path& existing, const std::filesystem::path& name);
+
 // Appends whole lines to a log; every line is handed to the system at once, sync() reaches the
 // disk.
 class LineLog final {

@@ -22,6 +22,9 @@ class Console final : public TrainObserver {
   void on_note(std::string_view line) override;
   void on_end(const RunSummary& summary) override;
 
+  // The errno of the first line that did not arrive; 0: all did.
+  [[nodiscard]] int output_error() const { return output_error_; }
+
  private:
   void print(const std::string& line);
   void draw_bar(const StepRecord& record);
@@ -36,6 +39,7 @@ class Console final : public TrainObserver {
   std::int64_t log_interval_ = 1;
   std::int64_t first_step_ = 0;
   std::string directory_;
+  int output_error_ = 0;
   std::string state_;  // loss, accuracy and entropy as last known, for the bar
   Clock::time_point begin_;
   Clock::time_point last_drawn_;

@@ -37,6 +37,8 @@ struct RunConfig {
   std::int64_t log_interval = 10;        // steps between training lines
   std::int64_t attention_interval = 50;  // steps between records of attention; 0: none
   std::int64_t save_interval = 0;        // steps between checkpoints; 0: at each evaluation
+  std::int64_t keep_last = 0;            // checkpoints that stay, the newest included; 0: as 1
+  bool keep_best = true;                 // the checkpoint of the smallest validation loss
   double target_accuracy = 0;            // stop at this accuracy at an evaluation; 0: off
   double target_loss = 0;                // stop at this validation loss at an evaluation; 0: off
   double time_budget_seconds = 0;        // stop after this time; 0: off

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "attune/core/file.h"
 
@@ -29,6 +30,12 @@ class RunDirectory final {
   [[nodiscard]] std::filesystem::path checkpoint() const {
     return path_ / "checkpoint.safetensors";
   }
+  // That of the smallest validation loss so far.
+  [[nodiscard]] std::filesystem::path best_checkpoint() const { return path_ / "best.safetensors"; }
+  // An earlier one that is kept: checkpoint-STEP.safetensors.
+  [[nodiscard]] std::filesystem::path kept_checkpoint(std::int64_t step) const;
+  // The steps of those that are there, ascending. Throws IoError.
+  [[nodiscard]] std::vector<std::int64_t> kept_steps() const;
   [[nodiscard]] std::filesystem::path summary() const { return path_ / "summary.json"; }
 
   // Drops every line of metrics.jsonl and attention.jsonl whose "step" is at or beyond `step`, and

@@ -25,9 +25,9 @@ namespace attune {
 [[nodiscard]] TransformerConfig model_config(const RunConfig& config, const Task& task);
 
 // Makes a training run out of its parts. Step t is the state after t updates; a run makes max_iters
-// updates. At each step, in this order: checkpoint (where due), evaluation (where due), update,
-// observers. So resuming at the checkpoint of step t repeats everything that step t's log lines
-// say.
+// updates. At each step, in this order: checkpoint (where due), evaluation (where due), the best
+// checkpoint (where this is it), update, observers. So resuming at the checkpoint of step t repeats
+// everything that step t's log lines say.
 class Trainer final {
  public:
   // `config` must be resolved; `task` must outlive the trainer.
@@ -53,6 +53,7 @@ class Trainer final {
  private:
   struct Progress {
     std::int64_t step = 0;
+    std::int64_t saved_step = -1;  // of the checkpoint that this run continues; -1: none
     std::int64_t skipped = 0;
     // The first evaluation of an unbroken row of them at the unigram entropy; -1: none.
     std::int64_t stalled_since = -1;
