@@ -139,6 +139,16 @@ TEST(KeepLast, ARunBrokenBetweenTwoFilesEndsWithTheSame) {
   }
 }
 
+TEST(KeepLast, TheCheckpointOfAnInterruptionIsKeptAsOthersAre) {
+  const Directory directory;
+  TinyRun first(saving(9), &*directory);
+  std::int64_t asked = 0;
+  EXPECT_EQ(first([&] { return asked++ == 5; }).status, RunStatus::interrupted);
+  go_on(saving(9), directory);
+  EXPECT_EQ((*directory).kept_steps(), (Steps{2, 4, 5, 6, 8}));
+  EXPECT_EQ(Checkpoint((*directory).kept_checkpoint(5)).state().step, 5);
+}
+
 TEST(KeepLast, ARunTakenBackDropsWhatCameLater) {
   const RunConfig config = saving(3);
   const Directory whole;
