@@ -224,6 +224,20 @@ TEST(JsonCases, ADivergedRunIsStrictInEveryFile) {  // B43
   EXPECT_NE(command.find("we\"ird\\ \n\x01"), std::string::npos) << command;
 }
 
+TEST(JsonCases, AnEvaluationOfWeightsThatAreNoNumbersNamesItsNulls) {  // B43
+  const Workspace space;
+  ASSERT_EQ(space.run(tiny_run("run")).code, 0);
+  const std::string good = space.read("run/checkpoint.safetensors");
+  space.write("run/checkpoint.safetensors", changed(good, [](auto& tensors) {
+                tensors[0].second = Array::full(tensors[0].second.shape(), kNan, DType::float32);
+              }));
+  const Result result = space.run({"eval", "run", "--json", "--eval-iters=1", "--eval-lengths=2"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  expect_nulls_named(json);
+  expect_nulls_named(json.at("lengths")[0]);
+}
+
 // The path of the data stands in config.toml and in the checkpoint.
 TEST(ConfigCases, AnOddPathOfTheDataReadsBack) {  // B43
   const Workspace space;
