@@ -121,17 +121,18 @@ void attention_backward(const AttentionOperands<T>& operands, const AttentionMem
 // sums relative to it; a block with a larger maximum m' first scales the old sums by e^(m - m')
 // ("online softmax", Milakov & Gimelshein 2018):
 //   Z <- aZ + sum_j e^(S_j - m'),  a = e^(m - m'),  O <- aO + sum_j e^(S_j - m') V_j
-// Backward computes the scores again, and P_ij = e^(S_ij - L_i) from L = m + ln Z, the row's
-// log-partition; sum_k D_ik G_ik is dO_i . O_i. Dropout draws its bits again. Equal to the pair
-// above up to rounding; so are the statistics. The mask is read by both passes.
+// Backward computes the scores again, and P_ij = e^(S_ij - m_i - ln Z_i) from the row's
+// maximum and log-partition; sum_k D_ik G_ik is dO_i . O_i. Dropout draws its bits again. Equal to
+// the pair above up to rounding; so are the statistics. The mask is read by both passes.
 //
-// log_partition: [batch, heads, query]; +inf for a row without a key. Null: not wanted.
+// partition: [batch, heads, query, 2], m and ln Z of each row; m is +inf for one without a key.
+// Null: not wanted.
 template <std::floating_point T>
-void attention_tiled(const AttentionOperands<T>& operands, HeadRows<T> output, T* log_partition,
+void attention_tiled(const AttentionOperands<T>& operands, HeadRows<T> output, T* partition,
                      std::span<HeadStatistics> statistics);
 template <std::floating_point T>
 void attention_tiled_backward(const AttentionOperands<T>& operands, HeadRows<const T> output,
-                              const T* log_partition, HeadRows<const T> output_gradient,
+                              const T* partition, HeadRows<const T> output_gradient,
                               const AttentionGradients<T>& gradients);
 
 }  // namespace attune::kernels

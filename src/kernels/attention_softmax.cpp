@@ -136,6 +136,13 @@ T exponential_row(T* row, std::int64_t n, T m) {
 }
 
 template <std::floating_point T>
+void weights_row(T* row, std::int64_t n, T m, T log_partition) {
+  const Batch<T> shift(m), log_z(log_partition);
+  for (std::int64_t j = 0; j < n; j += kLanes<T>)
+    batch_exp((Batch<T>::load_unaligned(row + j) - shift) - log_z).store_unaligned(row + j);
+}
+
+template <std::floating_point T>
 RowSums<T> exponential_row_sums(T* row, std::int64_t n, T m, std::int64_t position) {
   const Batch<T> shift(m);
   const Batch<T> nothing(T(0));
@@ -210,10 +217,12 @@ template void add_rows<float>(std::span<const RowSums<float>>, HeadStatistics&);
 template void add_rows<double>(std::span<const RowSums<double>>, HeadStatistics&);
 template float row_max<float>(const float*, std::int64_t);
 template float exponential_row<float>(float*, std::int64_t, float);
+template void weights_row<float>(float*, std::int64_t, float, float);
 template RowSums<float> exponential_row_sums<float>(float*, std::int64_t, float, std::int64_t);
 template void softmax_row<float>(float*, std::int64_t);
 template double row_max<double>(const double*, std::int64_t);
 template double exponential_row<double>(double*, std::int64_t, double);
+template void weights_row<double>(double*, std::int64_t, double, double);
 template RowSums<double> exponential_row_sums<double>(double*, std::int64_t, double, std::int64_t);
 template void softmax_row<double>(double*, std::int64_t);
 template RowSums<float> softmax_row_sums<float>(float*, std::int64_t, std::int64_t);

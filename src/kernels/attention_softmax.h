@@ -38,6 +38,10 @@ template <std::floating_point T>
 // Z.
 template <std::floating_point T>
 T exponential_row(T* row, std::int64_t n, T m);
+// row[j] = e^((row[j] - m) - log_partition): the weights again, from a row's maximum and ln Z.
+// Apart, they keep their digits where scores are large.
+template <std::floating_point T>
+void weights_row(T* row, std::int64_t n, T m, T log_partition);
 // The same, bit for bit, and all its sums; `position` is the query's place among the columns.
 template <std::floating_point T>
 [[nodiscard]] RowSums<T> exponential_row_sums(T* row, std::int64_t n, T m, std::int64_t position);

@@ -20,7 +20,7 @@ constexpr std::int64_t kBlockRows = 4 * kTileRows;
 template <std::floating_point T>
 class TiledForward final {
  public:
-  TiledForward(const AttentionOperands<T>& operands, HeadRows<T> output, T* log_partition,
+  TiledForward(const AttentionOperands<T>& operands, HeadRows<T> output, T* partition,
                std::span<HeadStatistics> statistics);
   void run();
 
@@ -36,7 +36,7 @@ class TiledForward final {
   const AttentionOperands<T>& in_;
   const AttentionExtents& extents_;
   HeadRows<T> output_;
-  T* log_partition_;
+  T* partition_;
   std::span<HeadStatistics> statistics_;
   bool is_band_;
   std::int64_t values_stride_;
@@ -57,11 +57,11 @@ std::int64_t blocks_of(std::int64_t keys) { return (keys + kBlockKeys - 1) / kBl
 
 template <std::floating_point T>
 TiledForward<T>::TiledForward(const AttentionOperands<T>& operands, HeadRows<T> output,
-                              T* log_partition, std::span<HeadStatistics> statistics)
+                              T* partition, std::span<HeadStatistics> statistics)
     : in_(operands),
       extents_(operands.extents),
       output_(output),
-      log_partition_(log_partition),
+      partition_(partition),
       statistics_(statistics),
       is_band_(operands.mask == nullptr || operands.mask->is_band()),
       values_stride_(padded<T>(extents_.value_dim)),
@@ -223,7 +223,7 @@ void TiledForward<T>::combine(const Tile& tile) {
                      true);
 }
 
-// O /= Z, L = m + ln Z
+// O /= Z
 template <std::floating_point T>
 void TiledForward<T>::finish(const Tile& tile) {
   const std::int64_t begin = tile.first - block_first_;
@@ -232,11 +232,12 @@ void TiledForward<T>::finish(const Tile& tile) {
     const RowSums<double>& sums = sums_[begin + r];
     const T factor = sums.partition == 0 ? T(0) : static_cast<T>(1 / sums.partition);
     for (std::int64_t c = 0; c < values_stride_; ++c) o[r * values_stride_ + c] *= factor;
-    if (log_partition_ == nullptr) continue;
+    if (partition_ == nullptr) continue;
     const std::int64_t row = (tile.example * extents_.heads + tile.head) * extents_.query;
-    log_partition_[row + tile.first + r] =
-        sums.partition == 0 ? std::numeric_limits<T>::infinity()
-                            : static_cast<T>(sums.largest + std::log(sums.partition));
+    T* kept = partition_ + 2 * (row + tile.first + r);
+    const bool is_empty = sums.partition == 0;
+    kept[0] = is_empty ? std::numeric_limits<T>::infinity() : static_cast<T>(sums.largest);
+    kept[1] = is_empty ? T(0) : static_cast<T>(std::log(sums.partition));
   }
   unpack(o, values_stride_, tile.rows, extents_.value_dim,
          row_of(output_, tile.example, tile.head, extents_.value_dim, tile.first),
@@ -251,9 +252,9 @@ void TiledForward<T>::finish(const Tile& tile) {
 }  // namespace
 
 template <std::floating_point T>
-void attention_tiled(const AttentionOperands<T>& operands, HeadRows<T> output, T* log_partition,
+void attention_tiled(const AttentionOperands<T>& operands, HeadRows<T> output, T* partition,
                      std::span<HeadStatistics> statistics) {
-  TiledForward<T>(operands, output, log_partition, statistics).run();
+  TiledForward<T>(operands, output, partition, statistics).run();
 }
 
 template void attention_tiled<float>(const AttentionOperands<float>&, HeadRows<float>, float*,

@@ -18,9 +18,8 @@ namespace {
 template <std::floating_point T>
 class TiledBackward final {
  public:
-  TiledBackward(const AttentionOperands<T>& operands, HeadRows<const T> output,
-                const T* log_partition, HeadRows<const T> output_gradient,
-                const AttentionGradients<T>& gradients);
+  TiledBackward(const AttentionOperands<T>& operands, HeadRows<const T> output, const T* partition,
+                HeadRows<const T> output_gradient, const AttentionGradients<T>& gradients);
   void run();
 
  private:
@@ -45,7 +44,7 @@ class TiledBackward final {
   const AttentionOperands<T>& in_;
   const AttentionExtents& extents_;
   HeadRows<const T> output_;
-  const T* log_partition_;
+  const T* partition_;
   HeadRows<const T> output_gradient_;
   const AttentionGradients<T>& out_;
   bool is_band_;
@@ -74,12 +73,12 @@ class TiledBackward final {
 
 template <std::floating_point T>
 TiledBackward<T>::TiledBackward(const AttentionOperands<T>& operands, HeadRows<const T> output,
-                                const T* log_partition, HeadRows<const T> output_gradient,
+                                const T* partition, HeadRows<const T> output_gradient,
                                 const AttentionGradients<T>& gradients)
     : in_(operands),
       extents_(operands.extents),
       output_(output),
-      log_partition_(log_partition),
+      partition_(partition),
       output_gradient_(output_gradient),
       out_(gradients),
       is_band_(operands.mask == nullptr || operands.mask->is_band()),
@@ -221,7 +220,7 @@ void TiledBackward<T>::walk(const Tile& tile) {
   if (out_.key.rows.data != nullptr) add_key_gradient(tile);
 }
 
-// S again, then P_ij = e^(S_ij - L_i), and D = dropout(P)
+// S again, then P_ij = e^(S_ij - m_i - ln Z_i), and D = dropout(P)
 template <std::floating_point T>
 void TiledBackward<T>::recompute(const Tile& tile) {
   T* s = weights_.data();
@@ -238,9 +237,9 @@ void TiledBackward<T>::recompute(const Tile& tile) {
     fill_flags(in_, tile, flags);
   }
   select_kept(in_, tile, flags, kBlockKeys, s, kBlockStride<T>);
-  const T* log_partition = log_partition_ + row_index(tile.example, tile.head, tile.first);
+  const T* partition = partition_ + 2 * row_index(tile.example, tile.head, tile.first);
   for (std::int64_t r = 0; r < tile.rows; ++r)
-    exponential_row(s + r * kBlockStride<T>, tile.columns, log_partition[r]);
+    weights_row(s + r * kBlockStride<T>, tile.columns, partition[2 * r], partition[2 * r + 1]);
   if (dropped_) {
     drop_weights(in_, tile, reinterpret_cast<std::uint32_t*>(words_->data()), false, s,
                  dropped_->data(), kBlockStride<T>);
@@ -292,9 +291,9 @@ void TiledBackward<T>::add_key_gradient(const Tile& tile) {
 
 template <std::floating_point T>
 void attention_tiled_backward(const AttentionOperands<T>& operands, HeadRows<const T> output,
-                              const T* log_partition, HeadRows<const T> output_gradient,
+                              const T* partition, HeadRows<const T> output_gradient,
                               const AttentionGradients<T>& gradients) {
-  TiledBackward<T>(operands, output, log_partition, output_gradient, gradients).run();
+  TiledBackward<T>(operands, output, partition, output_gradient, gradients).run();
 }
 
 template void attention_tiled_backward<float>(const AttentionOperands<float>&,

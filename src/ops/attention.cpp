@@ -145,22 +145,22 @@ Var attention_tiled(const Problem& problem, Inputs inputs, const Array& bias, bo
                     const AttentionOptions& options) {
   const AttentionExtents& extents = problem.extents;
   const DType dtype = problem.query.dtype();
-  Array log_partition;
+  Array partition;
   if (recorded)
-    log_partition = Array::uninitialized({extents.batch, extents.heads, extents.query}, dtype);
+    partition = Array::uninitialized({extents.batch, extents.heads, extents.query, 2}, dtype);
   Array y = problem.new_output();
   dispatch(dtype, [&]<class T>() {
     kernels::attention_tiled<T>(
         problem.operands<T>(options.mask, bias), rows_of(y.mutable_data<T>().data(), y.shape()),
-        recorded ? log_partition.mutable_data<T>().data() : nullptr, options.statistics);
+        recorded ? partition.mutable_data<T>().data() : nullptr, options.statistics);
   });
   return record(
       "attention", inputs, y,
-      [problem = problem, bias, y, log_partition, mask = options.mask ? *options.mask : Mask()](
+      [problem = problem, bias, y, partition, mask = options.mask ? *options.mask : Mask()](
           const Array& dy, InputGradients& dx) {
         write_gradients(problem, dx, [&]<class T>(kernels::AttentionGradients<T>& gradients) {
           kernels::attention_tiled_backward<T>(problem.operands<T>(&mask, bias), rows_of<T>(y),
-                                               log_partition.data<T>().data(), rows_of<T>(dy),
+                                               partition.data<T>().data(), rows_of<T>(dy),
                                                gradients);
         });
       });

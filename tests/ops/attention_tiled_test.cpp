@@ -74,6 +74,20 @@ TEST(TiledAttention, EqualsTextbookWhereTheMaximumMoves) {
   }
 }
 
+// Where m + ln Z has no digits left for ln Z.
+TEST(TiledAttention, EqualsTextbookForLargeScores) {
+  Case c;
+  c.batch = 1, c.heads = c.kv_heads = 2, c.query = 20, c.key = 300, c.head_dim = 1;
+  c.scale = 1, c.form = AttentionForm::tiled, c.mask = Mask::causal();
+  std::vector<Array> arrays = c.inputs(DType::float32);
+  arrays[0] = Array::full(arrays[0].shape(), 1e4, DType::float32);
+  arrays[1] = Array::full(arrays[1].shape(), 1, DType::float32);
+  const Array seed = random_array({c.batch, c.query, c.heads * c.value_dim}, 77, DType::float32);
+  const std::vector<Array> got = gradients_of(c.function(), arrays, seed);
+  const std::vector<Array> expected = gradients_of(c.function(true), arrays, seed);
+  expect_near(got[2], expected[2], 1e-6);
+}
+
 TEST(TiledAttention, RowsComputedInChunksAreBitwiseThoseOfOnePass) {  // B05
   const Mask causal = Mask::causal();
   AttentionOptions options;

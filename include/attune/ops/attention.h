@@ -34,7 +34,7 @@ struct DistanceBias {
 enum class AttentionForm : std::uint8_t {
   automatic,  // stored up to 1024 keys, tiled beyond: the extents alone decide
   stored,     // keeps the weights [batch, heads, query, key] for the backward pass
-  tiled,      // keeps one number a query row; scores are computed again, block by block of keys,
+  tiled,      // keeps two numbers a query row; scores are computed again, block by block of keys,
               // in memory linear in the lengths (FlashAttention, Dao et al. 2022)
 };
 
