@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The whole suite under AddressSanitizer with UndefinedBehaviorSanitizer, then under ThreadSanitizer.
-# usage: scripts/sanitize.sh [asan|tsan]     default: both, one after the other; about 25 minutes each on two cores
+# usage: scripts/sanitize.sh [asan|tsan]     default: both, one after the other
 set -euo pipefail
 
 cd "$(dirname "$0")/.."

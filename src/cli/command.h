@@ -24,8 +24,7 @@ void print_error(std::string_view line);
 
 // The exit code of a command whose output met `error` (an errno; 0: none). What it printed has not
 // arrived where the disk is full, which is told and makes success a failure; a reader that went
-// away
-// (`| head`) had enough.
+// away (`| head`) had enough.
 [[nodiscard]] int with_output_error(int code, int error);
 
 int run_train(const Command& command, Words words);

@@ -23,7 +23,6 @@ class Forward final {
   // Keys and values of one key head, packed: K^T times the scale, and V. What no row keeps becomes
   // 0.
   void pack_keys(std::int64_t example, std::int64_t kv_head);
-  const T* find_kept_keys(std::int64_t example, std::int64_t kv_head);
 
   // The stages. `s` is a tile's first row of scores; rows are score_stride_ apart.
   void score(const Tile& tile, T* s);
@@ -45,7 +44,7 @@ class Forward final {
   Scratch<T> result_;  // [kTileRows, values_stride_]
   std::optional<Scratch<T>> dropped_;
   std::optional<Scratch<float>> words_;  // random words of a row
-  std::optional<Scratch<float>> keep_;   // bytes [group_, query, key]
+  std::optional<Scratch<float>> flags_;  // bytes [kTileRows, score_stride_], or of a row
   std::optional<Scratch<T>> kept_;       // [key]
 };
 
@@ -71,7 +70,7 @@ Forward<T>::Forward(const AttentionOperands<T>& operands, const AttentionMemory<
     words_.emplace(score_stride_ + 3);
   }
   if (!is_band_) {
-    keep_.emplace((group_ * extents_.query * extents_.key + 3) / 4);
+    flags_.emplace((kTileRows * score_stride_ + 3) / 4);
     kept_.emplace(extents_.key);
   }
 }
@@ -98,30 +97,18 @@ void Forward<T>::run() {
 
 template <std::floating_point T>
 void Forward<T>::pack_keys(std::int64_t example, std::int64_t kv_head) {
-  const T* kept = is_band_ ? nullptr : find_kept_keys(example, kv_head);
+  T* kept = nullptr;
+  if (!is_band_) {
+    kept = memory_.kept == nullptr
+               ? kept_->data()
+               : memory_.kept + (example * extents_.kv_heads + kv_head) * extents_.key;
+    find_kept_keys(in_, example, kv_head, reinterpret_cast<std::uint8_t*>(flags_->data()), kept);
+  }
   pack_transposed(row_of(in_.key, example, kv_head, extents_.head_dim, 0), in_.key.row_stride,
                   extents_.key, extents_.head_dim, static_cast<T>(in_.scale), kept, keys_.data(),
                   keys_stride_);
   pack(row_of(in_.value, example, kv_head, extents_.value_dim, 0), in_.value.row_stride,
        extents_.key, extents_.value_dim, T(1), kept, values_.data());
-}
-
-// Fills keep_ for the query heads of a key head, and returns which keys any of their rows keeps.
-template <std::floating_point T>
-const T* Forward<T>::find_kept_keys(std::int64_t example, std::int64_t kv_head) {
-  const std::int64_t keys = extents_.key;
-  T* kept = memory_.kept == nullptr ? kept_->data()
-                                    : memory_.kept + (example * extents_.kv_heads + kv_head) * keys;
-  std::fill_n(kept, keys, T(0));
-  auto* keep = reinterpret_cast<std::uint8_t*>(keep_->data());
-  for (std::int64_t head = kv_head * group_; head < (kv_head + 1) * group_; ++head) {
-    for (std::int64_t i = 0; i < extents_.query; ++i, keep += keys) {
-      in_.mask->fill_row(example, head, i, extents_.query, keys,
-                         {keep, static_cast<std::size_t>(keys)});
-      for (std::int64_t j = 0; j < keys; ++j) kept[j] = keep[j] != 0 ? T(1) : kept[j];
-    }
-  }
-  return kept;
 }
 
 // S = cap(scale Q K^T + bias), -inf where row i does not keep key j
@@ -137,12 +124,12 @@ void Forward<T>::score(const Tile& tile, T* s) {
     for (std::int64_t r = 0; r < tile.rows; ++r)
       std::copy_n(s + r * score_stride_, tile.columns, capped + r * score_stride_);
   }
-  const std::uint8_t* keep = nullptr;
+  std::uint8_t* flags = nullptr;
   if (!is_band_) {
-    const std::int64_t row = (tile.head - tile.kv_head * group_) * extents_.query + tile.first;
-    keep = reinterpret_cast<const std::uint8_t*>(keep_->data()) + row * extents_.key + tile.origin;
+    flags = reinterpret_cast<std::uint8_t*>(flags_->data());
+    fill_flags(in_, tile, flags, score_stride_);
   }
-  select_kept(in_, tile, keep, extents_.key, s, score_stride_);
+  select_kept(in_, tile, flags, score_stride_, s, score_stride_);
 }
 
 // O = dropout(P) V

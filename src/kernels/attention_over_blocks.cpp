@@ -89,11 +89,7 @@ void CachedForward<T>::score(const Tile& tile) {
   std::uint8_t* flags = nullptr;
   if (flags_) {
     flags = reinterpret_cast<std::uint8_t*>(flags_->data());
-    const std::int64_t count = std::min(tile.columns, extents_.key - tile.origin);
-    for (std::int64_t r = 0; r < tile.rows; ++r) {
-      in_.mask->fill_row(tile.example, tile.head, tile.first + r, extents_.query, extents_.key,
-                         {flags + r * score_stride_, static_cast<std::size_t>(count)}, tile.origin);
-    }
+    fill_flags(in_, tile, flags, score_stride_);
   }
   select_kept(in_, tile, flags, score_stride_, s, score_stride_);
 }

@@ -78,6 +78,32 @@ void cap_scores(double softcap, const Tile& tile, T* s, std::int64_t stride) {
 }
 
 template <std::floating_point T>
+void find_kept_keys(const AttentionOperands<T>& operands, std::int64_t example,
+                    std::int64_t kv_head, std::uint8_t* flags, T* kept) {
+  const AttentionExtents& extents = operands.extents;
+  const std::int64_t group = extents.heads / extents.kv_heads;
+  std::fill_n(kept, extents.key, T(0));
+  for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    for (std::int64_t i = 0; i < extents.query; ++i) {
+      operands.mask->fill_row(example, head, i, extents.query, extents.key,
+                              {flags, static_cast<std::size_t>(extents.key)});
+      for (std::int64_t j = 0; j < extents.key; ++j) kept[j] = flags[j] != 0 ? T(1) : kept[j];
+    }
+  }
+}
+
+template <std::floating_point T>
+void fill_flags(const AttentionOperands<T>& operands, const Tile& tile, std::uint8_t* flags,
+                std::int64_t stride) {
+  const AttentionExtents& extents = operands.extents;
+  const std::int64_t count = std::min(tile.columns, extents.key - tile.origin);
+  for (std::int64_t r = 0; r < tile.rows; ++r) {
+    operands.mask->fill_row(tile.example, tile.head, tile.first + r, extents.query, extents.key,
+                            {flags + r * stride, static_cast<std::size_t>(count)}, tile.origin);
+  }
+}
+
+template <std::floating_point T>
 void select_kept(const AttentionOperands<T>& operands, const Tile& tile, const std::uint8_t* keep,
                  std::int64_t keep_stride, T* s, std::int64_t stride) {
   constexpr T kDropped = -std::numeric_limits<T>::infinity();
@@ -149,6 +175,10 @@ template void add_bias<float>(const AttentionOperands<float>&, const Tile&, floa
 template void add_bias_gradient<float>(const AttentionOperands<float>&, const Tile&, const float*,
                                        std::int64_t, const AttentionGradients<float>&);
 template void cap_scores<float>(double, const Tile&, float*, std::int64_t);
+template void find_kept_keys<float>(const AttentionOperands<float>&, std::int64_t, std::int64_t,
+                                    std::uint8_t*, float*);
+template void fill_flags<float>(const AttentionOperands<float>&, const Tile&, std::uint8_t*,
+                                std::int64_t);
 template void select_kept<float>(const AttentionOperands<float>&, const Tile&, const std::uint8_t*,
                                  std::int64_t, float*, std::int64_t);
 template void normalise<float>(const AttentionOperands<float>&, const Tile&, float*, std::int64_t,
@@ -161,6 +191,10 @@ template void add_bias_gradient<double>(const AttentionOperands<double>&, const 
                                         const double*, std::int64_t,
                                         const AttentionGradients<double>&);
 template void cap_scores<double>(double, const Tile&, double*, std::int64_t);
+template void find_kept_keys<double>(const AttentionOperands<double>&, std::int64_t, std::int64_t,
+                                     std::uint8_t*, double*);
+template void fill_flags<double>(const AttentionOperands<double>&, const Tile&, std::uint8_t*,
+                                 std::int64_t);
 template void select_kept<double>(const AttentionOperands<double>&, const Tile&,
                                   const std::uint8_t*, std::int64_t, double*, std::int64_t);
 template void normalise<double>(const AttentionOperands<double>&, const Tile&, double*,

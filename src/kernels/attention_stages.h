@@ -23,6 +23,15 @@ void add_bias_gradient(const AttentionOperands<T>& operands, const Tile& tile, c
 template <std::floating_point T>
 void cap_scores(double softcap, const Tile& tile, T* s, std::int64_t stride);
 
+// Which keys any query row of a key head's group keeps, 1 or 0: [key]. For a mask that is no band;
+// `flags` has room for a row of keys.
+template <std::floating_point T>
+void find_kept_keys(const AttentionOperands<T>& operands, std::int64_t example,
+                    std::int64_t kv_head, std::uint8_t* flags, T* kept);
+// Which keys the rows of a tile keep, from key `origin` on, rows `stride` apart.
+template <std::floating_point T>
+void fill_flags(const AttentionOperands<T>& operands, const Tile& tile, std::uint8_t* flags,
+                std::int64_t stride);
 // s_ij = -inf where row i does not keep key j. `keep`: flags of the tile's first row, from key
 // `origin` on, rows `keep_stride` apart; null where the mask is a band.
 template <std::floating_point T>
@@ -35,8 +44,7 @@ void normalise(const AttentionOperands<T>& operands, const Tile& tile, T* s, std
                std::span<HeadStatistics> statistics);
 
 // d = dropout(p), where p may be d. With `mark`, the weights that are dropped are left negative in
-// p, -0 included. `words` has room for
-// tile.columns and 3 more.
+// p, -0 included. `words` has room for tile.columns and 3 more.
 template <std::floating_point T>
 void drop_weights(const AttentionOperands<T>& operands, const Tile& tile, std::uint32_t* words,
                   bool mark, T* p, T* d, std::int64_t stride);

@@ -151,7 +151,7 @@ void TiledForward<T>::score(const Tile& tile) {
   std::uint8_t* flags = nullptr;
   if (!is_band_) {
     flags = reinterpret_cast<std::uint8_t*>(flags_->data());
-    fill_flags(in_, tile, flags);
+    fill_flags(in_, tile, flags, kBlockKeys);
   }
   select_kept(in_, tile, flags, kBlockKeys, s, kBlockStride<T>);
 }

@@ -35,11 +35,16 @@ const OpCost& cost_of(const OpProfile& profile, const char* op, const char* path
   return profile.costs().at({path, op});
 }
 
-TEST(OpProfile, ChargesEachOperationWithItsTime) {
+// A tape that a profile watches, by a clock that only the operations move.
+class OpProfileTest : public testing::Test {
+ protected:
+  OpProfileTest() { tape.set_value_observer(&profile); }
   Clock clock;
-  OpProfile profile(clock.read());
+  OpProfile profile{clock.read()};
   Tape tape;
-  tape.set_value_observer(&profile);
+};
+
+TEST_F(OpProfileTest, ChargesEachOperationWithItsTime) {
   const Var x = leaf_of(tape);
   clock.now += milliseconds(1000);  // before the passes
   profile.begin();
@@ -64,11 +69,7 @@ TEST(OpProfile, ChargesEachOperationWithItsTime) {
   EXPECT_NEAR(second.backward_seconds, 0.050, 1e-12);
 }
 
-TEST(OpProfile, AddsUpSteps) {
-  Clock clock;
-  OpProfile profile(clock.read());
-  Tape tape;
-  tape.set_value_observer(&profile);
+TEST_F(OpProfileTest, AddsUpSteps) {
   for (int step = 0; step < 3; ++step) {
     tape.clear();
     clock.now += milliseconds(1000);
@@ -82,11 +83,7 @@ TEST(OpProfile, AddsUpSteps) {
   EXPECT_NEAR(cost_of(profile, "op").backward_seconds, 0.006, 1e-12);
 }
 
-TEST(OpProfile, KeepsModulesApart) {
-  Clock clock;
-  OpProfile profile(clock.read());
-  Tape tape;
-  tape.set_value_observer(&profile);
+TEST_F(OpProfileTest, KeepsModulesApart) {
   const Var x = leaf_of(tape);
   profile.begin();
   Var y = slow("op", x, clock, milliseconds(1), milliseconds(10));
@@ -102,10 +99,7 @@ TEST(OpProfile, KeepsModulesApart) {
   EXPECT_NEAR(cost_of(profile, "op", "block.1").seconds(), 0.022, 1e-12);
 }
 
-TEST(OpProfile, CountsTheBytesOfAllOutputs) {
-  OpProfile profile;
-  Tape tape;
-  tape.set_value_observer(&profile);
+TEST_F(OpProfileTest, CountsTheBytesOfAllOutputs) {
   const Var pair = tape.leaf(Array::from({2}, {3, 5}, DType::float32));
   (void)sample::split_pair(pair);
   (void)sample::add(pair, pair);
@@ -113,11 +107,7 @@ TEST(OpProfile, CountsTheBytesOfAllOutputs) {
   EXPECT_EQ(cost_of(profile, "add").output_bytes, 8);
 }
 
-TEST(OpProfile, AnOperationThatTheLossDoesNotReachHasNoBackward) {
-  Clock clock;
-  OpProfile profile(clock.read());
-  Tape tape;
-  tape.set_value_observer(&profile);
+TEST_F(OpProfileTest, AnOperationThatTheLossDoesNotReachHasNoBackward) {
   const Var x = leaf_of(tape);
   profile.begin();
   const Var y = slow("used", x, clock, milliseconds(1), milliseconds(2));
@@ -129,16 +119,12 @@ TEST(OpProfile, AnOperationThatTheLossDoesNotReachHasNoBackward) {
   EXPECT_NEAR(cost_of(profile, "used").backward_seconds, 0.002, 1e-12);
 }
 
-TEST(OpProfile, TellsARecomputationFromItsOperations) {
-  Clock clock;
-  OpProfile profile(clock.read());
-  Tape tape;
-  tape.set_value_observer(&profile);
+TEST_F(OpProfileTest, TellsARecomputationFromItsOperations) {
   const Var x = leaf_of(tape);
   profile.begin();
   const Var before = slow("outer", x, clock, milliseconds(1), milliseconds(2));
   const Var* inputs[] = {&before};
-  const Var middle = checkpoint(tape, inputs, [&clock](Tape&, std::span<const Var> leaves) {
+  const Var middle = checkpoint(tape, inputs, [this](Tape&, std::span<const Var> leaves) {
     const Var a = slow("inner", leaves[0], clock, milliseconds(100), milliseconds(1000));
     Var b = slow("inner", a, clock, milliseconds(100), milliseconds(1000));
     clock.now += milliseconds(40);

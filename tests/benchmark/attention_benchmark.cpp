@@ -2,11 +2,8 @@
 // table with the memory that a call takes and the slope of its time: the exponent of the length.
 // One example and head of width 64, one thread, float32.
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
-#include <exception>
 #include <functional>
 #include <vector>
 
@@ -15,6 +12,7 @@
 
 #include "attune/array/buffer_pool.h"
 #include "attune/autodiff/tape.h"
+#include "attune/core/error.h"
 #include "attune/core/mask.h"
 #include "attune/core/random.h"
 #include "attune/ops/attention.h"
@@ -123,9 +121,12 @@ int run(int argc, char** argv) {
     fmt::print("{}", options.help());
     return 0;
   }
-  const int rounds = std::max(1, arguments["rounds"].as<int>());
-  measure("full", Mask::none(), arguments["longest"].as<std::int64_t>(), rounds);
-  measure("causal", Mask::causal(), arguments["longest"].as<std::int64_t>(), rounds);
+  const int rounds = checked_rounds(arguments["rounds"].as<int>());
+  const auto longest = arguments["longest"].as<std::int64_t>();
+  if (longest < 2 * kShortest)
+    throw ConfigError(fmt::format("--longest: {} is below {}", longest, 2 * kShortest));
+  measure("full", Mask::none(), longest, rounds);
+  measure("causal", Mask::causal(), longest, rounds);
   return 0;
 }
 
@@ -133,10 +134,6 @@ int run(int argc, char** argv) {
 }  // namespace attune::benchmarks
 
 int main(int argc, char** argv) {
-  try {
-    return attune::benchmarks::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "attention_benchmark: {}\n", error.what());
-    return 1;
-  }
+  using namespace attune::benchmarks;
+  return run_program("attention_benchmark", [&] { return run(argc, argv); });
 }

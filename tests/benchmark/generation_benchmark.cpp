@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <string>
 #include <vector>
 
@@ -145,8 +144,7 @@ int run(int argc, char** argv) {
     fmt::print("{}\n", options.help());
     return 0;
   }
-  const int rounds = parsed["rounds"].as<int>();
-  if (rounds < 1) throw ConfigError(fmt::format("--rounds: {} is below 1", rounds));
+  const int rounds = checked_rounds(parsed["rounds"].as<int>());
   const auto positions = parsed["positions"].as<std::vector<std::int64_t>>();
   for (const std::int64_t position : positions) {
     if (position < kHalfWindow)
@@ -164,10 +162,6 @@ int run(int argc, char** argv) {
 }  // namespace attune::benchmarks
 
 int main(int argc, char** argv) {
-  try {
-    return attune::benchmarks::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "generation_benchmark: {}\n", error.what());
-    return 1;
-  }
+  using namespace attune::benchmarks;
+  return run_program("generation_benchmark", [&] { return run(argc, argv); });
 }

@@ -4,6 +4,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <cstdio>
+#include <exception>
+
+#include <fmt/format.h>
 
 #include "attune/core/error.h"
 
@@ -57,6 +61,20 @@ std::vector<std::vector<double>> measure_in_turns(std::span<const std::function<
     }
   }
   return results;
+}
+
+int checked_rounds(int rounds) {
+  if (rounds < 1) throw ConfigError(fmt::format("--rounds: {} is below 1", rounds));
+  return rounds;
+}
+
+int run_program(const char* name, const std::function<int()>& program) {
+  try {
+    return program();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", name, error.what());
+    return 1;
+  }
 }
 
 }  // namespace attune::benchmarks

@@ -23,4 +23,10 @@ struct Spread {
 [[nodiscard]] std::vector<std::vector<double>> measure_in_turns(
     std::span<const std::function<void()>> pieces, int rounds);
 
+// Throws ConfigError for less than one round.
+[[nodiscard]] int checked_rounds(int rounds);
+
+// What main() returns: the program's code, or 1 after one line on standard error.
+[[nodiscard]] int run_program(const char* name, const std::function<int()>& program);
+
 }  // namespace attune::benchmarks

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -201,8 +200,7 @@ int run(int argc, char** argv) {
     fmt::print("{}\n", options.help());
     return 0;
   }
-  const int rounds = parsed["rounds"].as<int>();
-  if (rounds < 1) throw ConfigError(fmt::format("--rounds: {} is below 1", rounds));
+  const int rounds = checked_rounds(parsed["rounds"].as<int>());
   const auto threads = parsed["threads"].as<std::vector<int>>();
   const bool json = parsed.count("json") != 0;
 
@@ -234,10 +232,6 @@ int run(int argc, char** argv) {
 }  // namespace attune::benchmarks
 
 int main(int argc, char** argv) {
-  try {
-    return attune::benchmarks::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "step_benchmark: {}\n", error.what());
-    return 1;
-  }
+  using namespace attune::benchmarks;
+  return run_program("step_benchmark", [&] { return run(argc, argv); });
 }

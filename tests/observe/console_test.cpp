@@ -1,8 +1,8 @@
 #include "attune/observe/console.h"
 
+#include <poll.h>
 #include <pty.h>
 #include <unistd.h>
-#include <algorithm>
 #include <cstdlib>
 #include <regex>
 #include <sstream>
@@ -160,6 +160,19 @@ TEST(Console, DrawsABarWithRateAndTimeLeftOnATerminal) {
   EXPECT_FALSE(text.ends_with("\n"));
 }
 
+// What a pseudo-terminal delivers until nothing has come for half a second: it does so in pieces.
+std::string read_until_quiet(int terminal) {
+  std::string text;
+  pollfd ready{terminal, POLLIN, 0};
+  while (poll(&ready, 1, 500) > 0) {
+    char piece[4096];
+    const ssize_t count = read(terminal, piece, sizeof(piece));
+    if (count <= 0) break;
+    text.append(piece, static_cast<std::size_t>(count));
+  }
+  return text;
+}
+
 // A wrapped bar could not be cleared.
 TEST(Console, TheBarIsNoWiderThanTheTerminal) {
   int terminal = -1;
@@ -176,8 +189,7 @@ TEST(Console, TheBarIsNoWiderThanTheTerminal) {
   record.train_evaluation.reset();
   record.validation.reset();
   console.on_step(record);
-  std::string text(4096, '\0');
-  text.resize(static_cast<std::size_t>(std::max<ssize_t>(read(ours, text.data(), 4096), 0)));
+  const std::string text = read_until_quiet(ours);
   const std::string bar = text.substr(text.rfind('\n') + 1);
   EXPECT_TRUE(bar.starts_with("[....")) << text;
   EXPECT_EQ(bar.size(), 39u);
