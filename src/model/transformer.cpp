@@ -44,8 +44,13 @@ Transformer::Transformer(const TransformerConfig& config, std::uint64_t seed, DT
   const Scope root(store_, seed, dtype);
   const InitScheme init(config_.init, config_.init_std, config_.n_layer);
   token_embedding_.emplace(root / "token_embedding", config_.vocabulary, config_.n_embd, init);
-  const PositionalConfig positional{config_.n_embd, config_.n_head, config_.head_dim,
-                                    config_.block_size, config_.mask == "causal"};
+  const PositionalConfig positional{.model = config_.n_embd,
+                                    .heads = config_.n_head,
+                                    .head_dim = config_.head_dim,
+                                    .block_size = config_.block_size,
+                                    .causal = config_.mask == "causal",
+                                    .layers = config_.n_layer,
+                                    .value_dim = config_.value_dim};
   encoding_ = make_positional_encoding(config_.positions, root / "position", positional, init);
   embedding_dropout_.emplace(root / "embedding_dropout", config_.dropout);
   blocks_.reserve(static_cast<std::size_t>(config_.n_layer));

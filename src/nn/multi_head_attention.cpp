@@ -108,18 +108,19 @@ Var MultiHeadAttention::attend(const Projections& projected, const PositionConte
   if (!composed) {
     return attention(projected.query, projected.key, projected.value, context.score_bias, options);
   }
-  Var pattern;
   AttentionStages stages;
-  stages.scores = [&](const Var& scores) {
-    const Var bias = encoding_.content_bias(projected.query, scores, layer_, context, pass);
+  stages.scores = [&](const Var& scores, const Array& keep) {
+    const Var bias = encoding_.content_bias(projected.query, scores, keep, layer_, context, pass);
     return pass.hook(HookPoint::scores, layer_, bias.is_null() ? scores : scores + bias);
   };
-  stages.pattern = [&](const Var& weights) {
-    return pattern = pass.hook(HookPoint::pattern, layer_, weights);
+  stages.pattern = [&](const Var& pattern) {
+    return pass.hook(HookPoint::pattern, layer_, pattern);
   };
+  Var weights;
+  stages.weights = [&](const Var& dropped) { return weights = dropped; };
   const Var mixed = attention_textbook(projected.query, projected.key, projected.value,
                                        context.score_bias, options, stages);
-  const Var term = encoding_.value_term(pattern, layer_, context, pass);
+  const Var term = encoding_.value_term(weights, layer_, context, pass);
   return term.is_null() ? mixed : mixed + term;
 }
 

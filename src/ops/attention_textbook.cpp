@@ -151,6 +151,7 @@ Var attention_textbook(const Var& query, const Var& key, const Var& value, const
   const AttentionExtents extents =
       check_attention("attention_textbook", query, key, value, bias, options);
   const Mask mask = options.mask == nullptr ? Mask::none() : *options.mask;
+  const Array keep = keep_array(mask, extents, query.dtype());
   const Array kept = kept_keys(mask, extents, query.dtype());
   const Var q = split_heads(query, extents.heads);
   const Var k = split_kept(key, extents, kept);
@@ -161,16 +162,17 @@ Var attention_textbook(const Var& query, const Var& key, const Var& value, const
   if (!options.distance_bias.table.is_null())
     scores = scores + expand(options.distance_bias, extents.query, extents.key);
   if (options.softcap > 0) scores = tanh(scores / options.softcap) * options.softcap;
-  if (stages.scores) scores = stages.scores(scores);
+  if (stages.scores) scores = stages.scores(scores, keep);
 
-  Var pattern = masked_softmax(scores, keep_array(mask, extents, query.dtype()));
+  Var pattern = masked_softmax(scores, keep);
   if (stages.pattern) pattern = stages.pattern(pattern);
   if (!options.statistics.empty())
     add_statistics(scores.value(), pattern.value(), mask, extents, options.statistics);
 
   const AttentionDropout& drop = options.dropout;
-  const Var weights =
+  Var weights =
       dropout(pattern, drop.rate, drop.stream, drop.first_example * extents.heads * extents.query);
+  if (stages.weights) weights = stages.weights(weights);
   return merge_heads(matmul(weights, v));
 }
 

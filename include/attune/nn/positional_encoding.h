@@ -95,15 +95,18 @@ class PositionalEncoding {
   // Terms that depend on content; a scheme that has one takes the composed attention instead of the
   // fused kernel.
   [[nodiscard]] virtual bool depends_on_content() const { return false; }
-  // Added to the scaled scores [batch, heads, query, key], or null; `scores` are those without it.
-  [[nodiscard]] virtual Var content_bias(const Var& /*query*/, const Var& /*scores*/, int /*layer*/,
+  // Added to the scaled scores [batch, heads, query, key], or null. query [batch, query, heads *
+  // head_dim] as transformed; `scores` are those without it; `keep` of their shape is 1 where the
+  // mask keeps a key, else 0.
+  [[nodiscard]] virtual Var content_bias(const Var& /*query*/, const Var& /*scores*/,
+                                         const Array& /*keep*/, int /*layer*/,
                                          const PositionContext& /*context*/,
                                          const Pass& /*pass*/) const {
     return {};
   }
-  // Added to the heads' outputs [batch, query, heads * value_dim], or null; pattern [batch, heads,
-  // query, key].
-  [[nodiscard]] virtual Var value_term(const Var& /*pattern*/, int /*layer*/,
+  // Added to the heads' outputs [batch, query, heads * value_dim], or null; weights [batch, heads,
+  // query, key] are those of the values, after dropout.
+  [[nodiscard]] virtual Var value_term(const Var& /*weights*/, int /*layer*/,
                                        const PositionContext& /*context*/,
                                        const Pass& /*pass*/) const {
     return {};
@@ -122,6 +125,9 @@ struct PositionalConfig {
   std::int64_t head_dim = 32;
   std::int64_t block_size = 64;  // trained length: table size of learned positions
   bool causal = true;
+  std::int64_t layers = 4;     // for schemes with parameters of each layer
+  std::int64_t kv_heads = 0;   // heads of keys and values; 0: heads
+  std::int64_t value_dim = 0;  // width of a head's values; 0: head_dim
 };
 
 // Makes a registered scheme with its parameters below `scope`. Throws ConfigError for an unknown

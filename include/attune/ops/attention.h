@@ -73,10 +73,13 @@ struct AttentionOptions {
 // Where the composition below lets a caller look at or replace what passes between its stages;
 // empty: nothing happens.
 struct AttentionStages {
-  // [batch, heads, query, key]: scaled, biased, capped, before the mask
-  std::function<Var(const Var&)> scores;
+  // [batch, heads, query, key]: scaled, biased, capped, before the mask; `keep` of the same shape
+  // is 1 where the mask keeps a key, else 0
+  std::function<Var(const Var& scores, const Array& keep)> scores;
   // [batch, heads, query, key]: weights before dropout
   std::function<Var(const Var&)> pattern;
+  // The same after dropout: what the values are mixed with.
+  std::function<Var(const Var&)> weights;
 };
 
 // The same from primitive ops, stage by stage: the reference that the fused kernel is tested
