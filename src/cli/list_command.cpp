@@ -6,7 +6,9 @@
 #include "attune/core/error.h"
 #include "attune/core/text.h"
 #include "attune/nn/init.h"
+#include "attune/nn/masks.h"
 #include "attune/nn/positional_encoding.h"
+#include "attune/nn/self_attention.h"
 #include "attune/task/task.h"
 #include "attune/train/run_config.h"
 #include "cli/arguments.h"
@@ -44,14 +46,44 @@ void list_inits() {
     fmt::print("{:<12} {}\n", info.name, info.description);
 }
 
-void list_attention() {
-  fmt::print("{:<12} {}\n", "dot-product",
-             "scaled dot-product attention with softmax in several heads (Vaswani 2017)");
+void list_all_attention() {
+  for (const AttentionInfo& info : list_attention())
+    fmt::print("{:<15} {}\n", info.name, info.description);
 }
 
-void list_masks() {
-  fmt::print("{:<12} {}\n", "causal", "a token sees itself and what came before it");
-  fmt::print("{:<12} {}\n", "none", "every token sees every token");
+// A row a query, a column a key.
+constexpr std::int64_t kPictureSize = 16;
+
+void draw(const Mask& mask) {
+  for (std::int64_t i = 0; i < kPictureSize; ++i) {
+    std::string row(15, ' ');
+    for (std::int64_t j = 0; j < kPictureSize; ++j)
+      row += mask.keeps(0, 0, i, j, kPictureSize, kPictureSize) ? " #" : " .";
+    fmt::print("{}\n", row);
+  }
+}
+
+// Sizes at which a picture of 16 tokens shows what a mask is.
+constexpr MaskSizes kPictureSizes{
+    .window = 3, .dilation = 2, .global_tokens = 2, .random_blocks = 1, .block = 3, .prefix = 5};
+
+void list_all_masks() {
+  for (const MaskInfo& info : list_masks()) {
+    fmt::print("{:<15} {}\n", info.name, info.description);
+    if (info.name == "documents") {
+      draw(Mask::documents(1, {0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 3, 3, 3}));
+    } else {
+      draw(make_mask(info.name, kPictureSizes));
+    }
+  }
+  fmt::print("{:<15} {}\n", "causal+bigbird",
+             "several names: a key is kept where all of them keep it");
+  draw(make_mask("causal+bigbird", kPictureSizes));
+  fmt::print(
+      "\nrows are queries, columns keys; drawn with a window of {}, dilation {}, {} global tokens, "
+      "{} random block of {}, a prefix of {}\n",
+      kPictureSizes.window, kPictureSizes.dilation, kPictureSizes.global_tokens,
+      kPictureSizes.random_blocks, kPictureSizes.block, kPictureSizes.prefix);
 }
 
 struct Catalogue {
@@ -62,8 +94,8 @@ struct Catalogue {
 constexpr Catalogue kCatalogues[] = {
     {"tasks", "what a model can be trained on, each with an example", list_all_tasks},
     {"encodings", "positional encodings, for --pos", list_all_encodings},
-    {"attention", "kinds of attention", list_attention},
-    {"masks", "which tokens may attend to which, for --mask", list_masks},
+    {"attention", "kinds of attention, for --attention", list_all_attention},
+    {"masks", "which tokens may attend to which, for --mask", list_all_masks},
     {"inits", "initialisations, for --init", list_inits},
 };
 

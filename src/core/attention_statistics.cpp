@@ -37,6 +37,8 @@ HeadStatistics& HeadStatistics::operator+=(const HeadStatistics& other) {
   score_max_abs = std::max(score_max_abs, other.score_max_abs);
   distance_sum += other.distance_sum;
   sink_mass_sum += other.sink_mass_sum;
+  shares = shares || other.shares;
+  weight_sum += other.weight_sum;
   rows_valid += other.rows_valid;
   rows_single += other.rows_single;
   rows_empty += other.rows_empty;
@@ -55,6 +57,10 @@ double HeadStatistics::max_probability() const { return mean(max_probability_sum
 double HeadStatistics::score_std() const {
   return std::sqrt(mean(score_row_variance_sum, rows_valid));
 }
+
+double HeadStatistics::sink_mass() const { return mean(sink_mass_sum, rows_valid); }
+
+double HeadStatistics::row_sum() const { return shares ? mean(weight_sum, rows_valid) : 1.0; }
 
 AttentionStatistics::AttentionStatistics(int layers, int heads) : layers_(layers), heads_(heads) {
   if (layers < 0 || heads < 0) {

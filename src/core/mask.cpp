@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "attune/core/error.h"
@@ -20,6 +21,17 @@ void normalize(std::vector<std::uint8_t>& keep) {
 
 void intersect(std::vector<std::uint8_t>& keep, const std::vector<std::uint8_t>& other) {
   for (std::size_t i = 0; i < keep.size(); ++i) keep[i] &= other[i];
+}
+
+// Numbers that are equal where both are: the pair, counted in order of appearance.
+std::vector<std::int32_t> common_documents(const std::vector<std::int32_t>& a,
+                                           const std::vector<std::int32_t>& b) {
+  std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> numbers;
+  std::vector<std::int32_t> common(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    common[i] =
+        numbers.try_emplace({a[i], b[i]}, static_cast<std::int32_t>(numbers.size())).first->second;
+  return common;
 }
 
 void require_square(std::int64_t query, std::int64_t key, std::size_t size) {
@@ -43,6 +55,54 @@ Mask Mask::window(std::int64_t width) {
   Mask mask;
   mask.window_ = width;
   return mask;
+}
+
+Mask Mask::prefix(std::int64_t length) {
+  if (length < 0)
+    throw ValueError(fmt::format("mask: a prefix of {} keys, expected 0 or more", length));
+  Mask mask;
+  mask.prefix_ = length;
+  return mask;
+}
+
+Mask Mask::sparse(const MaskPattern& pattern) {
+  if (pattern.window < 0 || pattern.dilation < 1 || pattern.globals < 0 || pattern.random < 0 ||
+      pattern.block < 1 || pattern.window + pattern.globals + pattern.random < 1) {
+    throw ValueError(fmt::format(
+        "mask: a pattern of window {}, dilation {}, {} global keys, {} random blocks of {} is none",
+        pattern.window, pattern.dilation, pattern.globals, pattern.random, pattern.block));
+  }
+  Mask mask;
+  mask.patterns_.push_back(pattern);
+  return mask;
+}
+
+Mask Mask::documents(std::int64_t batch, std::vector<std::int32_t> document) {
+  if (batch < 1 || document.size() % index(batch) != 0) {
+    throw ShapeError(fmt::format("mask: {} document numbers do not make [batch {}, key]",
+                                 document.size(), batch));
+  }
+  Mask mask;
+  mask.documents_batch_ = batch;
+  mask.documents_ = std::move(document);
+  return mask;
+}
+
+Mask Mask::band_part() const {
+  Mask band;
+  band.causal_ = causal_;
+  band.window_ = window_;
+  band.prefix_ = prefix_;
+  return band;
+}
+
+bool Mask::is_per_example() const {
+  return padding_batch_ > 1 || documents_batch_ > 1 ||
+         std::ranges::any_of(customs_, [](const Custom& part) { return part.batch > 1; });
+}
+
+bool Mask::is_per_head() const {
+  return std::ranges::any_of(customs_, [](const Custom& part) { return part.heads > 1; });
 }
 
 Mask Mask::key_padding(std::int64_t batch, std::vector<std::uint8_t> keep) {
@@ -121,7 +181,22 @@ Mask& Mask::operator&=(const Mask& other) {
     padding_batch_ = other.padding_batch_;
     padding_ = other.padding_;
   }
+  if (documents_batch_ != 0 && other.documents_batch_ != 0) {
+    if (documents_batch_ != other.documents_batch_ ||
+        documents_.size() != other.documents_.size()) {
+      throw ShapeError(fmt::format("mask: documents of [{} keys in {}] and [{} keys in {}]",
+                                   documents_.size(), documents_batch_, other.documents_.size(),
+                                   other.documents_batch_));
+    }
+    documents_ = common_documents(documents_, other.documents_);
+  } else if (other.documents_batch_ != 0) {
+    documents_batch_ = other.documents_batch_;
+    documents_ = other.documents_;
+  }
   causal_ = causal_ || other.causal_;
+  if (other.prefix_ >= 0) prefix_ = prefix_ < 0 ? other.prefix_ : std::min(prefix_, other.prefix_);
+  for (const MaskPattern& pattern : other.patterns_)
+    if (std::ranges::find(patterns_, pattern) == patterns_.end()) patterns_.push_back(pattern);
   if (other.window_ != 0) window_ = window_ == 0 ? other.window_ : std::min(window_, other.window_);
   for (const Custom& part : other.customs_) {
     const auto same = std::find_if(customs_.begin(), customs_.end(), [&](const Custom& mine) {
@@ -145,6 +220,12 @@ void Mask::check(std::int64_t batch, std::int64_t heads, std::int64_t query,
         fmt::format("mask: padding of [batch {}, key {}] does not fit [batch {}, key {}]",
                     padding_batch_, padding_.size() / index(padding_batch_), batch, key));
   }
+  if (documents_batch_ != 0 &&
+      (documents_batch_ != batch || documents_.size() != index(batch) * index(key))) {
+    throw ShapeError(
+        fmt::format("mask: documents of [batch {}, key {}] do not fit [batch {}, key {}]",
+                    documents_batch_, documents_.size() / index(documents_batch_), batch, key));
+  }
   for (const Custom& part : customs_) {
     if ((part.batch != batch && part.batch != 1) || (part.heads != heads && part.heads != 1) ||
         part.query != query || part.key != key) {
@@ -156,11 +237,12 @@ void Mask::check(std::int64_t batch, std::int64_t heads, std::int64_t query,
 }
 
 // With p = i + key - query, the position of the query among the keys: window keeps |j - p| < width,
-// causal j <= p.
+// causal j <= p, prefix j <= p or j < prefix.
 Mask::Range Mask::band(std::int64_t i, std::int64_t query, std::int64_t key) const {
   const std::int64_t p = i + key - query;
   Range range{0, key};
   if (causal_) range.end = p + 1;
+  if (prefix_ >= 0) range.end = std::min(range.end, std::max(p + 1, prefix_));
   if (window_ != 0) {
     // Compared before adding, since a width may be as large as its type.
     if (window_ <= p) range.begin = p - window_ + 1;
@@ -173,11 +255,9 @@ Mask::Range Mask::band(std::int64_t i, std::int64_t query, std::int64_t key) con
 bool Mask::keeps(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, std::int64_t query,
                  std::int64_t key) const {
   const Range range = band(i, query, key);
-  if (j < range.begin || j >= range.end) return false;
-  if (!padding_.empty() && padding_[index(b * key + j)] == 0) return false;
-  return std::all_of(customs_.begin(), customs_.end(), [&](const Custom& part) {
-    return part.keep[index(part.row(b, h, i) + j)] != 0;
-  });
+  std::uint8_t keep = j >= range.begin && j < range.end;
+  if (keep != 0 && !is_band()) intersect_row(b, h, i, query, key, j, {&keep, 1});
+  return keep != 0;
 }
 
 std::int64_t Mask::fill_row(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t query,
@@ -190,14 +270,32 @@ std::int64_t Mask::fill_row(std::int64_t b, std::int64_t h, std::int64_t i, std:
   std::fill_n(keep.begin(), begin, std::uint8_t{0});
   std::fill(keep.begin() + begin, keep.begin() + end, std::uint8_t{1});
   std::fill(keep.begin() + end, keep.end(), std::uint8_t{0});
-  if (is_band()) return end - begin;
+  if (is_band() || begin == end) return end - begin;
+  const std::span<std::uint8_t> inside = keep.subspan(index(begin), index(end - begin));
+  intersect_row(b, h, i, query, key, first + begin, inside);
+  return std::ranges::count(inside, std::uint8_t{1});
+}
 
-  const auto intersect_with = [&](const std::uint8_t* row) {
-    for (std::int64_t j = begin; j < end; ++j) keep[index(j)] &= row[first + j];
+// Clears the flags of the keys from `first` on that a part other than the band drops.
+void Mask::intersect_row(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t query,
+                         std::int64_t key, std::int64_t first, std::span<std::uint8_t> keep) const {
+  const std::int64_t p = i + key - query;
+  const auto intersect_with = [&](const std::uint8_t* flags) {
+    for (std::size_t j = 0; j < keep.size(); ++j) keep[j] &= flags[j];
   };
-  if (!padding_.empty()) intersect_with(padding_.data() + b * key);
-  for (const Custom& part : customs_) intersect_with(part.keep.data() + part.row(b, h, i));
-  return std::count(keep.begin() + begin, keep.begin() + end, std::uint8_t{1});
+  if (!padding_.empty()) intersect_with(padding_.data() + b * key + first);
+  for (const Custom& part : customs_) intersect_with(part.keep.data() + part.row(b, h, i) + first);
+  if (!documents_.empty()) {
+    const std::int32_t* document = documents_.data() + b * key;
+    for (std::size_t j = 0; j < keep.size(); ++j)
+      keep[j] &= p >= 0 && document[first + static_cast<std::int64_t>(j)] == document[p];
+  }
+  if (patterns_.empty()) return;
+  std::vector<std::uint8_t> flags(keep.size());
+  for (const MaskPattern& pattern : patterns_) {
+    pattern.fill(p, first, flags);
+    intersect_with(flags.data());
+  }
 }
 
 std::int64_t Mask::Custom::row(std::int64_t b, std::int64_t h, std::int64_t i) const {

@@ -14,7 +14,16 @@ AttentionConfig attention_config(const TransformerConfig& config) {
   attention.scale = config.attention_scale;
   attention.dropout = config.attention_dropout;
   attention.bias = config.bias;
-  attention.mask = config.mask == "causal" ? Mask::causal() : Mask::none();
+  attention.mask = make_mask(config.mask, config.mask_sizes);
+  attention.kv_heads = config.n_kv_head;
+  attention.softcap = config.softcap;
+  attention.normaliser = config.normaliser;
+  attention.sink = config.sink;
+  attention.qk_norm = config.qk_norm;
+  attention.talking_heads = config.talking_heads;
+  attention.top_k = config.top_k;
+  attention.experts = config.experts;
+  attention.features = config.features;
   return attention;
 }
 
@@ -27,7 +36,8 @@ Block::Block(const Scope& scope, const TransformerConfig& config,
       norm_position_(config.norm_position),
       layer_(layer),
       norm_1_(scope / "norm_1", config.norm, config.n_embd, config.bias),
-      attention_(scope / "attention", attention_config(config), encoding, init, layer),
+      attention_(make_self_attention(config.attention, scope / "attention",
+                                     attention_config(config), encoding, init, layer)),
       attention_dropout_(scope / "attention_dropout", config.dropout) {
   if (!config.ffn) return;
   const FeedForwardConfig ffn{config.n_embd, config.d_ff, config.activation, config.bias};
@@ -41,7 +51,7 @@ Var Block::operator()(const Var& input, const PositionContext& context, const Pa
   const Var x = pass.hook(HookPoint::residual_pre, layer_, input);
   const bool pre = norm_position_ == NormPosition::pre;
 
-  Var branch = attention_(pre ? norm_1_(x, pass) : x, context, pass);
+  Var branch = (*attention_)(pre ? norm_1_(x, pass) : x, context, pass);
   branch = pass.hook(HookPoint::attention_out, layer_, attention_dropout_(branch, pass));
   if (!ffn_) return end(x, branch, norm_1_, pass);
 

@@ -44,13 +44,15 @@ Transformer::Transformer(const TransformerConfig& config, std::uint64_t seed, DT
   const Scope root(store_, seed, dtype);
   const InitScheme init(config_.init, config_.init_std, config_.n_layer);
   token_embedding_.emplace(root / "token_embedding", config_.vocabulary, config_.n_embd, init);
-  const PositionalConfig positional{.model = config_.n_embd,
-                                    .heads = config_.n_head,
-                                    .head_dim = config_.head_dim,
-                                    .block_size = config_.block_size,
-                                    .causal = config_.mask == "causal",
-                                    .layers = config_.n_layer,
-                                    .value_dim = config_.value_dim};
+  const PositionalConfig positional{
+      .model = config_.n_embd,
+      .heads = config_.n_head,
+      .head_dim = config_.head_dim,
+      .block_size = config_.block_size,
+      .causal = make_mask(config_.mask, config_.mask_sizes).is_causal(),
+      .layers = config_.n_layer,
+      .kv_heads = config_.n_kv_head,
+      .value_dim = config_.value_dim};
   encoding_ = make_positional_encoding(config_.positions, root / "position", positional, init);
   embedding_dropout_.emplace(root / "embedding_dropout", config_.dropout);
   blocks_.reserve(static_cast<std::size_t>(config_.n_layer));
@@ -89,12 +91,48 @@ Var Transformer::hidden(const TokenBatch& batch, const Pass& pass) const {
       (*token_embedding_)(batch.tokens, {batch.batch, batch.time}, pass, term.scale, term.added);
   x = (*embedding_dropout_)(x, pass);
   x = pass.hook(HookPoint::embedding, -1, x);
-  const bool checkpoints = pass.checkpoint_activations && pass.tape && !pass.hooks;
-  for (const Block& block : blocks_)
-    x = checkpoints ? checkpointed(block, x, context, pass) : block(x, context, pass);
+  if (config_.document_separator == kNoToken) {
+    x = run_blocks(x, context, pass);
+  } else {
+    const Mask mask = pass.mask ? documents_of(batch) & *pass.mask : documents_of(batch);
+    Pass inside = pass;
+    inside.mask = &mask;
+    x = run_blocks(x, context, inside);
+  }
   if (pass.cache) pass.cache->advance(context.query);
   if (final_norm_) x = (*final_norm_)(x, pass);
   return pass.hook(HookPoint::final, static_cast<int>(blocks_.size()), x);
+}
+
+Var Transformer::run_blocks(Var x, const PositionContext& context, const Pass& pass) const {
+  const bool checkpoints = pass.checkpoint_activations && pass.tape && !pass.hooks;
+  for (const Block& block : blocks_)
+    x = checkpoints ? checkpointed(block, x, context, pass) : block(x, context, pass);
+  return x;
+}
+
+Mask Transformer::documents_of(const TokenBatch& batch) const {
+  std::vector<std::int32_t> document;
+  document.reserve(batch.tokens.size());
+  for (std::int64_t b = 0; b < batch.batch; ++b) {
+    std::int32_t number = 0;
+    for (const std::int32_t token : batch.tokens.subspan(static_cast<std::size_t>(b * batch.time),
+                                                         static_cast<std::size_t>(batch.time))) {
+      document.push_back(number);
+      if (token == config_.document_separator) ++number;
+    }
+  }
+  return Mask::documents(batch.batch, std::move(document));
+}
+
+AttentionStatistics Transformer::make_statistics() const {
+  return {static_cast<int>(config_.n_layer),
+          static_cast<int>(blocks_.front().attention().logged_heads())};
+}
+
+bool Transformer::can_use_cache() const {
+  return make_mask(config_.mask, config_.mask_sizes).is_causal() &&
+         config_.document_separator == kNoToken;
 }
 
 Var Transformer::head(const Var& hidden, const Pass& pass) const {
@@ -129,8 +167,8 @@ CrossEntropy Transformer::loss(const TokenBatch& batch, std::span<const std::int
 }
 
 KvCache Transformer::make_cache(std::int64_t batch, std::int64_t capacity) const {
-  return KvCache(static_cast<int>(config_.n_layer), batch, capacity,
-                 config_.n_head * config_.head_dim, config_.n_head * config_.value_dim, dtype_);
+  const auto [key, value] = blocks_.front().attention().cache_widths();
+  return {static_cast<int>(config_.n_layer), batch, capacity, key, value, dtype_};
 }
 
 }  // namespace attune

@@ -1,6 +1,5 @@
 #include "attune/model/transformer_config.h"
 
-#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -28,6 +27,7 @@ void check_sizes(const TransformerConfig& config) {
   require_between("--n-layer", config.n_layer, 1, kMostLayers);
   require_between("--n-head", config.n_head, 1, kMostHeads);
   require_between("--n-embd", config.n_embd, 1, kMostWidth);
+  require_between("--n-kv-head", config.n_kv_head, 0, kMostHeads);
   require_between("--head-dim", config.head_dim, 0, kMostWidth);
   require_between("--value-dim", config.value_dim, 0, kMostWidth);
   require_between("--d-ff", config.d_ff, 0, kMostHidden);
@@ -40,8 +40,27 @@ void check_numbers(const TransformerConfig& config) {
   }
   require_not_negative("--attn-scale", config.attention_scale);
   require_not_negative("--init-std", config.init_std);
-  static const std::array<std::string, 2> kMasks{"causal", "none"};
-  require_one_of("--mask", config.mask, kMasks);
+  require_not_negative("--softcap", config.softcap);
+}
+
+void check_attention(const TransformerConfig& config) {
+  const MaskSizes& sizes = config.mask_sizes;
+  require_between("--window", sizes.window, 1, kMostContext);
+  require_between("--dilation", sizes.dilation, 1, kMostContext);
+  require_between("--global-tokens", sizes.global_tokens, 0, kMostContext);
+  require_between("--random-blocks", sizes.random_blocks, 0, kMostContext);
+  require_between("--mask-block", sizes.block, 1, kMostContext);
+  require_between("--prefix", sizes.prefix, 0, kMostContext);
+  static_cast<void>(make_mask(config.mask, sizes));
+  require_between("--attn-top-k", config.top_k, 1, kMostContext);
+  require_between("--attn-experts", config.experts, 1, kMostHeads);
+  require_between("--attn-features", config.features, 1, kMostWidth);
+  if (config.n_kv_head > 0 && config.n_head % config.n_kv_head != 0) {
+    throw ConfigError(
+        fmt::format("--n-kv-head {} does not divide --n-head {}", config.n_kv_head, config.n_head));
+  }
+  if (config.sink != Sink::none && config.normaliser != Normaliser::softmax)
+    throw ConfigError("--attn-sink: only --normaliser softmax has a sum for a sink to join");
 }
 
 // Weights of the linear maps and the token embedding, the bulk of a model; in double, which does
@@ -63,6 +82,7 @@ double estimated_parameters(const TransformerConfig& config) {
 TransformerConfig TransformerConfig::resolved() const {
   check_sizes(*this);
   check_numbers(*this);
+  check_attention(*this);
   TransformerConfig config = *this;
   if (config.head_dim == 0) {
     if (n_embd % n_head != 0) {
@@ -70,6 +90,7 @@ TransformerConfig TransformerConfig::resolved() const {
     }
     config.head_dim = n_embd / n_head;
   }
+  if (config.n_kv_head == 0) config.n_kv_head = n_head;
   if (config.value_dim == 0) config.value_dim = config.head_dim;
   if (config.d_ff == 0) config.d_ff = 4 * n_embd;
   if (config.attention_dropout == kFollows) config.attention_dropout = dropout;

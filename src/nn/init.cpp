@@ -20,6 +20,12 @@ Array Initializer::make(const Shape& shape, DType dtype, const RandomStream& str
   if (kind_ == Kind::constant) return Array::full(shape, value_, dtype);
   if (kind_ == Kind::orthogonal) return orthogonal_matrix(shape, value_, stream).cast(dtype);
   Array array = Array::uninitialized(shape, DType::float64);
+  if (kind_ == Kind::identity) {
+    const auto diagonal = static_cast<std::uint64_t>(fan_in(shape) + 1);
+    std::uint64_t index = 0;
+    for (double& value : array.mutable_data<double>()) value = index++ % diagonal == 0 ? 1 : 0;
+    return array.cast(dtype);
+  }
   std::uint64_t index = 0;
   for (double& value : array.mutable_data<double>()) {
     value = kind_ == Kind::normal ? value_ * stream.normal(index)
@@ -32,6 +38,7 @@ Array Initializer::make(const Shape& shape, DType dtype, const RandomStream& str
 double Initializer::variance(const Shape& shape) const {
   switch (kind_) {
     case Kind::constant:
+    case Kind::identity:
       return 0;
     case Kind::normal:
       return value_ * value_;

@@ -109,14 +109,6 @@ Memory allocate_memory(const AttentionExtents& extents, DType dtype, bool capped
   return memory;
 }
 
-// The part of a mask that the backward pass over stored weights reads, without its flags.
-Mask band_of(const Mask* mask) {
-  Mask band;
-  if (mask != nullptr && mask->is_causal()) band &= Mask::causal();
-  if (mask != nullptr && mask->window_width() > 0) band &= Mask::window(mask->window_width());
-  return band;
-}
-
 Var attention_stored(const Problem& problem, Inputs inputs, const Array& bias, bool recorded,
                      const AttentionOptions& options) {
   Memory memory;
@@ -132,8 +124,9 @@ Var attention_stored(const Problem& problem, Inputs inputs, const Array& bias, b
   });
   return record(
       "attention", inputs, y,
-      [problem = problem, memory = std::move(memory), band = band_of(options.mask)](
-          const Array& dy, InputGradients& dx) mutable {
+      [problem = problem, memory = std::move(memory),
+       band = options.mask ? options.mask->band_part() : Mask()](const Array& dy,
+                                                                 InputGradients& dx) mutable {
         write_gradients(problem, dx, [&]<class T>(kernels::AttentionGradients<T>& gradients) {
           kernels::attention_backward<T>(problem.operands<T>(&band, {}), memory.pointers<T>(),
                                          rows_of<T>(dy), gradients);
@@ -171,8 +164,14 @@ constexpr std::int64_t kMostStoredKeys = 1024;
 
 }  // namespace
 
+bool is_composed(const AttentionOptions& options) {
+  return options.normaliser != Normaliser::softmax || !options.sink.is_null() ||
+         !options.mix_scores.is_null() || !options.mix_weights.is_null();
+}
+
 Var attention(const Var& query, const Var& key, const Var& value, const Var& bias,
               const AttentionOptions& options) {
+  if (is_composed(options)) return attention_textbook(query, key, value, bias, options);
   const AttentionExtents extents = check_attention("attention", query, key, value, bias, options);
   const DistanceBias& distance = options.distance_bias;
   const Problem problem{

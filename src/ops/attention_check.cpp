@@ -100,6 +100,14 @@ void check_distances(const char* operation, DType dtype, const DistanceBias& bia
   }
 }
 
+void check_head_parameter(const char* operation, const char* what, DType dtype, const Var& x,
+                          const Shape& expected) {
+  if (x.is_null() || (x.shape() == expected && x.dtype() == dtype)) return;
+  throw ShapeError(fmt::format("{}: the {} is {} {}, expected {} {}", operation, what,
+                               to_string(x.dtype()), to_string(x.shape()), to_string(dtype),
+                               to_string(expected)));
+}
+
 }  // namespace
 
 AttentionExtents check_attention(const char* operation, const AttentionOperand& query,
@@ -111,6 +119,13 @@ AttentionExtents check_attention(const char* operation, const AttentionOperand& 
   if (!bias.is_null()) check_bias(operation, query, bias, extents);
   if (!options.distance_bias.table.is_null())
     check_distances(operation, query.dtype, options.distance_bias, extents);
+  const std::int64_t heads = extents.heads;
+  check_head_parameter(operation, "sink", query.dtype, options.sink, {heads});
+  check_head_parameter(operation, "mix of scores", query.dtype, options.mix_scores, {heads, heads});
+  check_head_parameter(operation, "mix of weights", query.dtype, options.mix_weights,
+                       {heads, heads});
+  if (!options.sink.is_null() && options.normaliser != Normaliser::softmax)
+    throw ValueError(fmt::format("{}: a sink belongs to a softmax", operation));
   if (options.mask != nullptr)
     options.mask->check(extents.batch, extents.heads, extents.query, extents.key);
   if (!(options.dropout.rate >= 0 && options.dropout.rate <= 1)) {

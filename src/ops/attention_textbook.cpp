@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <vector>
 
 #include "attune/ops/arithmetic.h"
@@ -13,6 +12,7 @@
 #include "attune/ops/softmax.h"
 #include "attune/ops/unary.h"
 #include "ops/attention_check.h"
+#include "ops/attention_row_statistics.h"
 
 namespace attune {
 namespace {
@@ -21,31 +21,48 @@ using kernels::AttentionExtents;
 
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// 1 where the mask keeps a key: [batch, heads, query, key].
-Array keep_array(const Mask& mask, const AttentionExtents& extents, DType dtype) {
-  std::vector<double> keep;
-  for (std::int64_t b = 0; b < extents.batch; ++b)
-    for (std::int64_t h = 0; h < extents.heads; ++h)
-      for (std::int64_t i = 0; i < extents.query; ++i)
-        for (std::int64_t j = 0; j < extents.key; ++j)
-          keep.push_back(mask.keeps(b, h, i, j, extents.query, extents.key) ? 1 : 0);
-  return Array::from({extents.batch, extents.heads, extents.query, extents.key}, keep, dtype);
-}
+// Which keys every query row keeps: 1 or 0.
+struct Kept {
+  Array pairs;  // [1 or batch, 1 or heads, query, key]
+  // Of any query row of the heads that read a key: [batch, kv_heads, key, 1].
+  Array keys;
+  // How many a row keeps: [1 or batch, 1 or heads, query, 1]; at least 1.
+  Array counts;
+};
 
-// 1 where any query row of the heads that read a key keeps it: [batch, kv_heads, key, 1].
-Array kept_keys(const Mask& mask, const AttentionExtents& extents, DType dtype) {
+Kept kept_by(const Mask& mask, const AttentionExtents& extents, DType dtype) {
+  const std::int64_t batch = mask.is_per_example() ? extents.batch : 1;
+  const std::int64_t heads = mask.is_per_head() ? extents.heads : 1;
   const std::int64_t group = extents.heads / extents.kv_heads;
-  std::vector<double> kept;
-  for (std::int64_t b = 0; b < extents.batch; ++b)
-    for (std::int64_t g = 0; g < extents.kv_heads; ++g)
-      for (std::int64_t j = 0; j < extents.key; ++j) {
-        bool any = false;
-        for (std::int64_t h = g * group; h < (g + 1) * group; ++h)
-          for (std::int64_t i = 0; i < extents.query; ++i)
-            any = any || mask.keeps(b, h, i, j, extents.query, extents.key);
-        kept.push_back(any ? 1 : 0);
-      }
-  return Array::from({extents.batch, extents.kv_heads, extents.key, 1}, kept, dtype);
+  Kept kept{Array::uninitialized({batch, heads, extents.query, extents.key}, dtype),
+            Array::zeros({extents.batch, extents.kv_heads, extents.key, 1}, dtype),
+            Array::uninitialized({batch, heads, extents.query, 1}, dtype)};
+  std::vector<std::uint8_t> flags(index(extents.key));
+  dispatch(dtype, [&]<class T>() {
+    T* pair = kept.pairs.mutable_data<T>().data();
+    T* count = kept.counts.mutable_data<T>().data();
+    T* keys = kept.keys.mutable_data<T>().data();
+    // A mask that examples or heads share is written down once.
+    for (std::int64_t b = 0; b < batch; ++b)
+      for (std::int64_t h = 0; h < heads; ++h)
+        for (std::int64_t i = 0; i < extents.query; ++i) {
+          const std::int64_t n = mask.fill_row(b, h, i, extents.query, extents.key, flags);
+          *count++ = static_cast<T>(std::max<std::int64_t>(n, 1));
+          T* any = keys + (b * extents.kv_heads + h / group) * extents.key;
+          for (std::int64_t j = 0; j < extents.key; ++j) {
+            *pair++ = static_cast<T>(flags[index(j)]);
+            if (flags[index(j)] != 0) any[j] = T(1);
+          }
+        }
+    for (std::int64_t row = 0; row < extents.batch * extents.kv_heads; ++row) {
+      const std::int64_t b = batch == 1 ? 0 : row / extents.kv_heads;
+      const std::int64_t h = heads == 1 ? 0 : row % extents.kv_heads;
+      const T* written = keys + (b * extents.kv_heads + h) * extents.key;
+      if (written != keys + row * extents.key)
+        std::copy_n(written, extents.key, keys + row * extents.key);
+    }
+  });
+  return kept;
 }
 
 // [batch, kv_heads, key, width] -> [batch, heads, key, width], each key head repeated for its query
@@ -64,64 +81,42 @@ Var split_kept(const Var& x, const AttentionExtents& extents, const Array& kept)
   return repeat_heads(where(kept, split_heads(x, extents.kv_heads), zero), extents.heads);
 }
 
-struct KeptKey {
-  double score;
-  double weight;
-  double distance;
-};
-
-// How far outside [0, ln n] rounding alone may put an entropy.
-constexpr double kEntropyRounding = 1e-5;
-
-void add_row(const std::vector<KeptKey>& row, HeadStatistics& statistics) {
-  if (row.size() < 2) {
-    ++(row.empty() ? statistics.rows_empty : statistics.rows_single);
-    return;
-  }
-  const auto n = static_cast<double>(row.size());
-  double sum = 0, entropy = 0, largest_weight = 0;
-  for (const KeptKey& key : row) {
-    sum += key.score;
-    if (key.weight > 0) entropy -= key.weight * std::log(key.weight);
-    largest_weight = std::max(largest_weight, key.weight);
-    statistics.score_square_sum += key.score * key.score;
-    statistics.score_max_abs = std::max(statistics.score_max_abs, std::abs(key.score));
-    statistics.distance_sum += key.weight * key.distance;
-  }
-  for (const KeptKey& key : row)
-    statistics.score_row_variance_sum += (key.score - sum / n) * (key.score - sum / n) / n;
-  if (!(entropy >= -kEntropyRounding && entropy <= std::log(n) + kEntropyRounding))
-    ++statistics.violations;
-  entropy = std::clamp(entropy, 0.0, std::log(n));
-  ++statistics.rows_valid;
-  statistics.entropy_sum += entropy;
-  statistics.log_keys_sum += std::log(n);
-  statistics.normalized_sum += entropy / std::log(n);
-  statistics.effective_keys_sum += std::exp(entropy);
-  statistics.max_probability_sum += largest_weight;
-  statistics.score_sum += sum;
-  statistics.score_count += n;
+// x [batch, heads, query, key] -> sum_h mix[g, h] x_h; mix [heads, heads].
+Var mix_heads(const Var& mix, const Var& x) {
+  const Shape& shape = x.shape();
+  const Var rows = reshape(x, {shape[0], shape[1], shape[2] * shape[3]});
+  return reshape(matmul(mix, rows), shape);
 }
 
-// A key whose score is -inf counts as not kept.
-void add_statistics(const Array& scores, const Array& pattern, const Mask& mask,
-                    const AttentionExtents& extents, std::span<HeadStatistics> statistics) {
-  const std::vector<double> score = scores.to_vector();
-  const std::vector<double> weight = pattern.to_vector();
-  std::size_t at = 0;
-  std::vector<KeptKey> row;
-  for (std::int64_t b = 0; b < extents.batch; ++b)
-    for (std::int64_t h = 0; h < extents.heads; ++h)
-      for (std::int64_t i = 0; i < extents.query; ++i) {
-        const std::int64_t position = i + extents.key - extents.query;
-        row.clear();
-        for (std::int64_t j = 0; j < extents.key; ++j, ++at) {
-          const bool kept = mask.keeps(b, h, i, j, extents.query, extents.key);
-          if (!kept || score[at] == -std::numeric_limits<double>::infinity()) continue;
-          row.push_back({score[at], weight[at], static_cast<double>(std::abs(position - j))});
-        }
-        add_row(row, statistics[static_cast<std::size_t>(h)]);
-      }
+struct Weights {
+  Var pattern;  // [batch, heads, query, key]
+  Array sink;   // the sink's: [batch, heads, query, 1]; null: none
+};
+
+// The sink is one more key behind the others, which no mask drops.
+Weights softmax_with_sink(const Var& scores, const Var& sink, const Array& keep) {
+  const Shape& shape = scores.shape();
+  const std::int64_t key = shape[3];
+  const Shape column{shape[0], shape[1], shape[2], 1};
+  const Var logits = broadcast_to(reshape(sink, {1, shape[1], 1, 1}), column);
+  const Shape& k = keep.shape();
+  const Var always(Array::full({k[0], k[1], k[2], 1}, 1, keep.dtype()));
+  const Var all = masked_softmax(concat({scores, logits}, 3), concat({keep, always}, 3).value());
+  return {slice(all, 3, 0, key), slice(all, 3, key, key + 1).value()};
+}
+
+Weights normalise(const Var& scores, const Kept& kept, const AttentionOptions& options) {
+  const Var zero(Array::zeros({}, scores.dtype()));
+  switch (options.normaliser) {
+    case Normaliser::sigmoid:
+      return {where(kept.pairs, sigmoid(scores - log(Var(kept.counts))), zero), {}};
+    case Normaliser::relu:
+      return {where(kept.pairs, relu(scores) / Var(kept.counts), zero), {}};
+    case Normaliser::softmax:
+      break;
+  }
+  if (options.sink.is_null()) return {masked_softmax(scores, kept.pairs), {}};
+  return softmax_with_sink(scores, options.sink, kept.pairs);
 }
 
 }  // namespace
@@ -150,28 +145,31 @@ Var attention_textbook(const Var& query, const Var& key, const Var& value, const
                        const AttentionOptions& options, const AttentionStages& stages) {
   const AttentionExtents extents =
       check_attention("attention_textbook", query, key, value, bias, options);
-  const Mask mask = options.mask == nullptr ? Mask::none() : *options.mask;
-  const Array keep = keep_array(mask, extents, query.dtype());
-  const Array kept = kept_keys(mask, extents, query.dtype());
+  const Kept kept =
+      kept_by(options.mask == nullptr ? Mask::none() : *options.mask, extents, query.dtype());
   const Var q = split_heads(query, extents.heads);
-  const Var k = split_kept(key, extents, kept);
-  const Var v = split_kept(value, extents, kept);
+  const Var k = split_kept(key, extents, kept.keys);
+  const Var v = split_kept(value, extents, kept.keys);
 
   Var scores = matmul(q, k, Transpose::no, Transpose::yes) * attention_scale(extents, options);
   if (!bias.is_null()) scores = scores + bias;
   if (!options.distance_bias.table.is_null())
     scores = scores + expand(options.distance_bias, extents.query, extents.key);
   if (options.softcap > 0) scores = tanh(scores / options.softcap) * options.softcap;
-  if (stages.scores) scores = stages.scores(scores, keep);
+  if (!options.mix_scores.is_null()) scores = mix_heads(options.mix_scores, scores);
+  if (stages.scores) scores = stages.scores(scores, kept.pairs);
 
-  Var pattern = masked_softmax(scores, keep);
+  auto [pattern, sink] = normalise(scores, kept, options);
   if (stages.pattern) pattern = stages.pattern(pattern);
-  if (!options.statistics.empty())
-    add_statistics(scores.value(), pattern.value(), mask, extents, options.statistics);
+  if (!options.statistics.empty()) {
+    add_row_statistics(scores.value(), pattern.value(), kept.pairs, sink,
+                       options.normaliser != Normaliser::softmax, extents, options.statistics);
+  }
 
   const AttentionDropout& drop = options.dropout;
   Var weights =
       dropout(pattern, drop.rate, drop.stream, drop.first_example * extents.heads * extents.query);
+  if (!options.mix_weights.is_null()) weights = mix_heads(options.mix_weights, weights);
   if (stages.weights) weights = stages.weights(weights);
   return merge_heads(matmul(weights, v));
 }

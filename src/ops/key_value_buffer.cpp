@@ -77,6 +77,11 @@ Array KeyValueBuffer::copy_values(std::int64_t time) const {
 
 Array attention_over_cache(const Array& query, const KeyValueBuffer& buffer, std::int64_t time,
                            const Array& bias, const AttentionOptions& options) {
+  if (is_composed(options)) {
+    return attention_textbook(query, buffer.copy_keys(time), buffer.copy_values(time), bias,
+                              options)
+        .value();
+  }
   if (time < 0 || time > buffer.capacity()) {
     throw ValueError(fmt::format("attention: {} tokens of a KV-cache with a capacity of {}", time,
                                  buffer.capacity()));

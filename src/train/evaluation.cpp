@@ -9,9 +9,7 @@ Evaluation evaluate_batch(const Transformer& model, const Batch& batch, bool sta
   Evaluation result;
   Pass pass;
   if (statistics) {
-    const TransformerConfig& config = model.config();
-    result.attention =
-        AttentionStatistics(static_cast<int>(config.n_layer), static_cast<int>(config.n_head));
+    result.attention = model.make_statistics();
     pass.statistics = &result.attention;
   }
   result.scored = batch.scored();

@@ -100,7 +100,7 @@ std::int64_t generate(const Transformer& model, std::span<const std::int32_t> pr
   const RandomStream stream = options.random.stream("sample");
   const std::int64_t limit = model.encoding().position_limit();
   // What a token without the causal mask says changes with every token after it.
-  const bool rereads = model.config().mask != "causal";
+  const bool rereads = !model.can_use_cache();
   std::vector<std::int32_t> tokens(prompt.begin(), prompt.end());
   const std::int64_t longest = static_cast<std::int64_t>(prompt.size()) + options.max_new_tokens;
   KvCache cache = model.make_cache(1, limit == 0 ? longest : std::min(longest, limit));

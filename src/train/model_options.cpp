@@ -11,6 +11,7 @@ namespace {
 constexpr const char* kData = "Data";
 constexpr const char* kModel = "Model";
 constexpr const char* kAttention = "Attention";
+constexpr const char* kMask = "Mask";
 
 // "1..12", or one number for a fixed length.
 void set_length(RunConfig& config, std::string_view text) {
@@ -162,6 +163,13 @@ void add_size_options(std::vector<Option>& options) {
        "Width of the residual stream. Parameters and time grow with its "
        "square."},
       [](auto& config) -> auto& { return config.model.n_embd; }));
+  options.push_back(integer(
+      {"n-kv-head",
+       {},
+       kModel,
+       "Heads of keys and values, shared by groups of query heads; must divide --n-head; 0: as "
+       "many. 1 is multi-query attention."},
+      [](auto& config) -> auto& { return config.model.n_kv_head; }));
   options.push_back(block_size());
   options.push_back(integer(
       {"d-ff", {}, kModel, "Hidden width of the feed-forward layer; 0: four times --n-embd."},
@@ -228,9 +236,9 @@ void add_attention_options(std::vector<Option>& options) {
        "Positional encoding: none, learned, sinusoidal, rope, alibi, t5, ...; "
        "see attune list encodings."},
       [](auto& config) -> auto& { return config.model.positions; }));
-  options.push_back(choice(
-      {"mask", {}, kAttention, "Which keys a query may attend to."}, {"causal", "none"},
-      [](auto& config) -> auto& { return config.model.mask; }));
+  options.push_back(text(
+      {"attention", {}, kAttention, "Kind of attention, see attune list attention."},
+      [](auto& config) -> auto& { return config.model.attention; }));
   options.push_back(attention_scale());
   options.push_back(with_auto(number(
       {"attn-dropout",
@@ -246,6 +254,84 @@ void add_attention_options(std::vector<Option>& options) {
       [](auto& config) -> auto& { return config.model.value_dim; }));
 }
 
+void add_mask_options(std::vector<Option>& options) {
+  options.push_back(text(
+      {"mask",
+       {},
+       kMask,
+       "Which keys a query may attend to, see attune list masks; names joined by + keep what all "
+       "of them keep: causal+window.",
+       "NAME+NAME"},
+      [](auto& config) -> auto& { return config.model.mask; }));
+  options.push_back(integer(
+      {"window", {}, kMask, "Tokens in sight on each side, the query's own included."},
+      [](auto& config) -> auto& { return config.model.mask_sizes.window; }));
+  options.push_back(integer(
+      {"dilation", {}, kMask, "Distance between the keys of a dilated window."},
+      [](auto& config) -> auto& { return config.model.mask_sizes.dilation; }));
+  options.push_back(integer(
+      {"global-tokens", {}, kMask, "First tokens that see all and are seen by all."},
+      [](auto& config) -> auto& { return config.model.mask_sizes.global_tokens; }));
+  options.push_back(integer(
+      {"random-blocks", {}, kMask, "Blocks of keys drawn for each block of queries (bigbird)."},
+      [](auto& config) -> auto& { return config.model.mask_sizes.random_blocks; }));
+  options.push_back(integer(
+      {"mask-block", {}, kMask, "Tokens in such a block."},
+      [](auto& config) -> auto& { return config.model.mask_sizes.block; }));
+  options.push_back(integer(
+      {"prefix", {}, kMask, "First tokens that see each other (prefix)."},
+      [](auto& config) -> auto& { return config.model.mask_sizes.prefix; }));
+}
+
+void add_weight_options(std::vector<Option>& options) {
+  options.push_back(enumeration<Normaliser>(
+      {"normaliser",
+       {},
+       kAttention,
+       "How scores become weights. softmax lets keys compete; sigmoid and relu, divided by the "
+       "number of keys, do not."},
+      {"softmax", "sigmoid", "relu"},
+      [](auto& config) -> auto& { return config.model.normaliser; }));
+  options.push_back(enumeration<Sink>(
+      {"attn-sink",
+       {},
+       kAttention,
+       "A key with value 0 that a softmax may turn to, with the score 0 or a learned one a head."},
+      {"none", "zero", "learned"}, [](auto& config) -> auto& { return config.model.sink; }));
+  options.push_back(number(
+      {"softcap",
+       {},
+       kAttention,
+       "c: scores s become c tanh(s / c), so that none grows beyond c; 0: off."},
+      [](auto& config) -> auto& { return config.model.softcap; }));
+  options.push_back(boolean(
+      {"qk-norm",
+       {},
+       kAttention,
+       "RMS norm of every head's queries and keys, with a learned gain: scores cannot grow, "
+       "larger rates stay stable."},
+      [](auto& config) -> auto& { return config.model.qk_norm; }));
+  options.push_back(enumeration<TalkingHeads>(
+      {"talking-heads",
+       {},
+       kAttention,
+       "Heads mix their scores before the normaliser, their weights after it, or both."},
+      {"none", "before", "after", "both"},
+      [](auto& config) -> auto& { return config.model.talking_heads; }));
+}
+
+void add_kind_options(std::vector<Option>& options) {
+  options.push_back(integer(
+      {"attn-top-k", {}, kAttention, "Keys that a query keeps (top-k)."},
+      [](auto& config) -> auto& { return config.model.top_k; }));
+  options.push_back(integer(
+      {"attn-experts", {}, kAttention, "Experts of a mixture of attentions."},
+      [](auto& config) -> auto& { return config.model.experts; }));
+  options.push_back(integer(
+      {"attn-features", {}, kAttention, "Features of a head (random-feature)."},
+      [](auto& config) -> auto& { return config.model.features; }));
+}
+
 }  // namespace
 
 std::vector<Option> model_options() {
@@ -254,6 +340,9 @@ std::vector<Option> model_options() {
   add_size_options(options);
   add_structure_options(options);
   add_attention_options(options);
+  add_weight_options(options);
+  add_kind_options(options);
+  add_mask_options(options);
   return options;
 }
 

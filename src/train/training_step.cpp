@@ -80,11 +80,7 @@ void TrainingStep::run_shard(Shard& shard, const Batch& part, std::int64_t first
   shard.tape.clear();
   shard.tape.set_value_observer(profile);
   if (profile) profile->begin();
-  if (options.statistics) {
-    const auto& config = model_.config();
-    shard.attention =
-        AttentionStatistics(static_cast<int>(config.n_layer), static_cast<int>(config.n_head));
-  }
+  if (options.statistics) shard.attention = model_.make_statistics();
   Pass pass;
   pass.tape = &shard.tape;
   pass.training = true;

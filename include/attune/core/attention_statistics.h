@@ -23,7 +23,11 @@ struct HeadStatistics {
   double score_count = 0;
   double score_max_abs = 0;
   double distance_sum = 0;  // sum over valid rows of sum_j p_ij |position_i - position_j|, by index
-  double sink_mass_sum = 0;
+  double sink_mass_sum = 0;  // sum over valid rows of the sink's weight; the sink is a kept key
+  // The weights of a row are no distribution (sigmoid, relu): entropies and the largest weight are
+  // of w_ij / sum_j w_ij, and rows of zeros count as empty.
+  bool shares = false;
+  double weight_sum = 0;  // of shares: sum over valid rows of sum_j w_ij
   std::int64_t rows_valid = 0;
   std::int64_t rows_single = 0;
   std::int64_t rows_empty = 0;
@@ -35,6 +39,8 @@ struct HeadStatistics {
   [[nodiscard]] double entropy_norm() const;     // entropy_sum / log_keys_sum: 0 one key, 1 uniform
   [[nodiscard]] double max_probability() const;  // mean over valid rows
   [[nodiscard]] double score_std() const;        // sqrt of the mean variance within a row
+  [[nodiscard]] double sink_mass() const;        // mean over valid rows
+  [[nodiscard]] double row_sum() const;  // of weights, mean over valid rows; 1 but for shares
 };
 
 // The statistics of every head of every layer of a model, layer by layer.

@@ -5,14 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "attune/core/mask_pattern.h"
+
 namespace attune {
 
 // Which keys a query may attend to. One convention throughout: *keep* semantics (true = may
 // attend), parts combined by AND. A mask is not an additive number: what it drops is selected away,
 // so that nothing stored there matters.
 //
-// Causal and window are aligned bottom-right: with `query` rows against `key` columns, row i stands
-// at key position i + key - query. A row may keep no key at all; it then attends to nothing and its
+// All parts are aligned bottom-right: with `query` rows against `key` columns, row i stands at key
+// position p = i + key - query. A row may keep no key at all; it then attends to nothing and its
 // output is zero.
 class Mask final {
  public:
@@ -23,6 +25,13 @@ class Mask final {
   // Keys at most width - 1 behind the query, and ahead unless combined with causal(). Throws
   // ValueError for width < 1.
   [[nodiscard]] static Mask window(std::int64_t width);
+  // Causal but for the first `length` keys, which everybody sees: they see each other (prefix-LM,
+  // Raffel et al. 2020). Throws ValueError for length < 0.
+  [[nodiscard]] static Mask prefix(std::int64_t length);
+  // Throws ValueError for a pattern that keeps nothing or has a number out of its range.
+  [[nodiscard]] static Mask sparse(const MaskPattern& pattern);
+  // Tokens see their own document alone. document: [batch, key], any number that says which.
+  [[nodiscard]] static Mask documents(std::int64_t batch, std::vector<std::int32_t> document);
   // keep: [batch, key], one flag for each key of each example. Here and below any flag but 0 is
   // true, and flags that do not fill the extents are a ShapeError.
   [[nodiscard]] static Mask key_padding(std::int64_t batch, std::vector<std::uint8_t> keep);
@@ -42,19 +51,28 @@ class Mask final {
   [[nodiscard]] static Mask from_additive(std::int64_t query, std::int64_t key,
                                           std::span<const float> additive);
 
-  // Keys that both keep. Throws ShapeError where both have padding, of different extents.
+  // Keys that both keep. Throws ShapeError where both have padding, or documents, of different
+  // extents.
   [[nodiscard]] friend Mask operator&(Mask a, const Mask& b) { return a &= b; }
   Mask& operator&=(const Mask& other);
 
+  // No query sees a key behind it.
   [[nodiscard]] bool is_causal() const { return causal_; }
   [[nodiscard]] std::int64_t window_width() const { return window_; }  // 0: none
-  // True when rows are ranges of keys alone: causal and window, no padding or custom part.
-  [[nodiscard]] bool is_band() const { return padding_.empty() && customs_.empty(); }
+  // True when rows are ranges of keys alone: causal, window and prefix, no other part.
+  [[nodiscard]] bool is_band() const {
+    return padding_.empty() && customs_.empty() && patterns_.empty() && documents_.empty();
+  }
+  [[nodiscard]] Mask band_part() const;
+  // Whether examples, or heads, may differ in what they keep.
+  [[nodiscard]] bool is_per_example() const;
+  [[nodiscard]] bool is_per_head() const;
 
   // Throws ShapeError where a padding or custom part does not fit these extents.
   void check(std::int64_t batch, std::int64_t heads, std::int64_t query, std::int64_t key) const;
 
-  // The keys [begin, end) that causal and window leave for row i, 0 <= begin and end <= key; begin
+  // The keys [begin, end) that causal, window and prefix leave for row i, 0 <= begin and end <=
+  // key; begin
   // >= end where none.
   struct Range {
     std::int64_t begin;
@@ -76,8 +94,15 @@ class Mask final {
     // Where in `keep` the row of these coordinates begins.
     [[nodiscard]] std::int64_t row(std::int64_t b, std::int64_t h, std::int64_t i) const;
   };
+  void intersect_row(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t query,
+                     std::int64_t key, std::int64_t first, std::span<std::uint8_t> keep) const;
+
   bool causal_ = false;
   std::int64_t window_ = 0;
+  std::int64_t prefix_ = -1;  // -1: none
+  std::vector<MaskPattern> patterns_;
+  std::int64_t documents_batch_ = 0;
+  std::vector<std::int32_t> documents_;  // [documents_batch_, key]
   std::int64_t padding_batch_ = 0;
   std::vector<std::uint8_t> padding_;  // [padding_batch_, key]
   std::vector<Custom> customs_;

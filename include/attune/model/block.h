@@ -1,13 +1,14 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "attune/model/transformer_config.h"
 #include "attune/nn/dropout.h"
 #include "attune/nn/feed_forward.h"
-#include "attune/nn/multi_head_attention.h"
 #include "attune/nn/norm.h"
+#include "attune/nn/self_attention.h"
 
 namespace attune {
 
@@ -22,6 +23,7 @@ class Block final {
   // x: [batch, time, model] -> [batch, time, model]
   [[nodiscard]] Var operator()(const Var& x, const PositionContext& context,
                                const Pass& pass) const;
+  [[nodiscard]] const SelfAttention& attention() const { return *attention_; }
 
  private:
   [[nodiscard]] Var add_branch(const Var& x, const Var& branch) const;
@@ -38,7 +40,7 @@ class Block final {
   NormPosition norm_position_;
   int layer_;
   Norm norm_1_;
-  MultiHeadAttention attention_;
+  std::unique_ptr<SelfAttention> attention_;
   Dropout attention_dropout_;
   std::optional<Norm> norm_2_;
   std::optional<FeedForward> ffn_;

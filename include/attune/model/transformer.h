@@ -49,10 +49,18 @@ class Transformer final {
                                   const Pass& pass, double label_smoothing = 0,
                                   std::span<std::uint8_t> row_correct = {}) const;
 
+  // Statistics of all layers and logged heads, empty.
+  [[nodiscard]] AttentionStatistics make_statistics() const;
+  // Whether tokens see none behind them, and nothing but tokens says what they see: then what a
+  // KV-cache holds stays right when more tokens come.
+  [[nodiscard]] bool can_use_cache() const;
   // An empty cache for this model.
   [[nodiscard]] KvCache make_cache(std::int64_t batch, std::int64_t capacity) const;
 
  private:
+  // The mask that follows from the tokens; keeps everything where the configuration has none.
+  [[nodiscard]] Mask documents_of(const TokenBatch& batch) const;
+  [[nodiscard]] Var run_blocks(Var x, const PositionContext& context, const Pass& pass) const;
   [[nodiscard]] PositionContext positions_of(const TokenBatch& batch, const Pass& pass) const;
 
   TransformerConfig config_;

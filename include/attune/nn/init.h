@@ -25,12 +25,15 @@ class Initializer final {
   // 2007): variance gain^2 / max(rows, columns).
   [[nodiscard]] static Initializer orthogonal(double gain) { return {Kind::orthogonal, gain}; }
 
+  // Ones on the diagonal of a matrix, zeros elsewhere.
+  [[nodiscard]] static Initializer identity() { return {Kind::identity, 1}; }
+
   [[nodiscard]] Array make(const Shape& shape, DType dtype, const RandomStream& stream) const;
-  // The variance of an element of a [out, in] matrix.
+  // The variance of an element of a [out, in] matrix; 0 where nothing is drawn.
   [[nodiscard]] double variance(const Shape& shape) const;
 
  private:
-  enum class Kind : std::uint8_t { constant, normal, uniform, orthogonal };
+  enum class Kind : std::uint8_t { constant, normal, uniform, orthogonal, identity };
   Initializer(Kind kind, double value) : kind_(kind), value_(value) {}
   Kind kind_;
   double value_;

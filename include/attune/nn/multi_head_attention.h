@@ -1,33 +1,22 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
-#include "attune/core/mask.h"
 #include "attune/nn/linear.h"
-#include "attune/nn/positional_encoding.h"
+#include "attune/nn/norm.h"
+#include "attune/nn/self_attention.h"
 
 namespace attune {
-
-struct AttentionConfig {
-  std::int64_t model = 128;  // width of the input and of the output
-  std::int64_t memory = 0;  // width of what keys and values are made of (cross-attention); 0: model
-  std::int64_t heads = 4;
-  std::int64_t kv_heads = 0;   // heads of keys and values; 0: heads
-  std::int64_t head_dim = 32;  // width of a head's queries and keys
-  std::int64_t value_dim = 0;  // width of a head's values; 0: head_dim
-  double scale = 0;            // factor on the scores; 0: 1/sqrt(head_dim)
-  double softcap = 0;          // c tanh(score / c); 0: off
-  double dropout = 0;          // on attention weights
-  bool bias = false;
-  Mask mask = Mask::causal();  // the layer's own; AND-ed with the pass's
-};
 
 // Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2) in its four stages:
 // project, score, normalise under the mask, combine. Parameters: query.weight [heads * head_dim,
 // model], key.weight [kv_heads * head_dim, memory], value.weight [kv_heads * value_dim, memory],
-// output.weight [model, heads * value_dim], and biases where asked for.
-class MultiHeadAttention final {
+// output.weight [model, heads * value_dim], and biases where asked for. Where the configuration
+// asks for them: query_norm.gain and key_norm.gain [head_dim]; sink [heads], starts at 0;
+// mix_scores and mix_weights [heads, heads], start at the identity; none of these decays.
+class MultiHeadAttention final : public SelfAttention {
  public:
   // The encoding must outlive the layer.
   MultiHeadAttention(const Scope& scope, const AttentionConfig& config,
@@ -35,11 +24,16 @@ class MultiHeadAttention final {
 
   // Self-attention. x: [batch, time, model] -> [batch, time, model]
   [[nodiscard]] Var operator()(const Var& x, const PositionContext& context,
-                               const Pass& pass) const;
+                               const Pass& pass) const override;
   // Cross-attention. x: [batch, query, model], memory: [batch, key, memory] -> [batch, query,
   // model]
   [[nodiscard]] Var operator()(const Var& x, const Var& memory, const PositionContext& context,
                                const Pass& pass) const;
+
+  [[nodiscard]] std::int64_t logged_heads() const override { return config_.heads; }
+  [[nodiscard]] CacheWidths cache_widths() const override {
+    return {config_.kv_heads * config_.head_dim, config_.kv_heads * config_.value_dim};
+  }
 
  private:
   struct Projections {
@@ -51,6 +45,8 @@ class MultiHeadAttention final {
   [[nodiscard]] bool reads_cache_in_place(const Pass& pass) const;
   [[nodiscard]] Projections project(const Var& x, const Var& memory, const PositionContext& context,
                                     const Pass& pass) const;
+  [[nodiscard]] AttentionOptions options(const Mask& mask, const PositionContext& context,
+                                         const Pass& pass) const;
   [[nodiscard]] Var attend(const Projections& projected, const PositionContext& context,
                            const Pass& pass) const;
 
@@ -62,6 +58,12 @@ class MultiHeadAttention final {
   Linear key_;
   Linear value_;
   Linear output_;
+  std::optional<Norm> query_norm_;
+  std::optional<Norm> key_norm_;
+  const Parameter* sink_ = nullptr;
+  Array zero_sink_;  // [heads], or null
+  const Parameter* mix_scores_ = nullptr;
+  const Parameter* mix_weights_ = nullptr;
 };
 
 }  // namespace attune

@@ -96,8 +96,8 @@ class PositionalEncoding {
   // fused kernel.
   [[nodiscard]] virtual bool depends_on_content() const { return false; }
   // Added to the scaled scores [batch, heads, query, key], or null. query [batch, query, heads *
-  // head_dim] as transformed; `scores` are those without it; `keep` of their shape is 1 where the
-  // mask keeps a key, else 0.
+  // head_dim] as transformed; `scores` are those without it; `keep` [1 or batch, 1 or heads, query,
+  // key] is 1 where the mask keeps a key, else 0.
   [[nodiscard]] virtual Var content_bias(const Var& /*query*/, const Var& /*scores*/,
                                          const Array& /*keep*/, int /*layer*/,
                                          const PositionContext& /*context*/,

@@ -38,6 +38,13 @@ enum class AttentionForm : std::uint8_t {
               // in memory linear in the lengths (FlashAttention, Dao et al. 2022)
 };
 
+// How the scores s of a query row become weights, over the n keys that the row keeps.
+enum class Normaliser : std::uint8_t {
+  softmax,  // e^s / sum e^s
+  sigmoid,  // 1 / (1 + e^-(s - ln n)): keys do not compete (Ramapuram et al. 2024)
+  relu,     // max(s, 0) / n (Wortsman et al. 2023)
+};
+
 // What scaled dot-product attention (Vaswani et al. 2017) is asked to do beside its three operands.
 struct AttentionOptions {
   std::int64_t heads = 1;
@@ -46,6 +53,14 @@ struct AttentionOptions {
   double scale = 0;            // factor on the scores; 0: 1/sqrt(head_dim)
   double softcap = 0;          // c > 0: c tanh(score / c), after the bias and before the mask
   const Mask* mask = nullptr;  // null: keeps everything
+  Normaliser normaliser = Normaliser::softmax;
+  // [heads]: the logit of one more key, with value 0, that every row of a softmax keeps: attention
+  // may go nowhere. Zeros: softmax with 1 added to its denominator. Null: none
+  Var sink{};
+  // [heads, heads]: head g gets sum_h mix[g, h] of the heads' scores, before the mask, and of their
+  // weights, after dropout ("talking heads", Shazeer et al. 2020). Null: none
+  Var mix_scores{};
+  Var mix_weights{};
   AttentionDropout dropout{};  // rate 0: none
   AttentionForm form = AttentionForm::automatic;
   DistanceBias distance_bias{};
@@ -59,26 +74,30 @@ struct AttentionOptions {
 //     -> [batch, query, heads * value_dim]
 //
 // For each example and head:
-//   S = cap(scale Q K^T + bias + distance bias)
-//   P = softmax(S) over kept keys
-//   O = dropout(P) V
+//   S = mix_scores(cap(scale Q K^T + bias + distance bias))
+//   P = normalise(S) over kept keys
+//   O = mix_weights(dropout(P)) V
 //
 // Keys that the mask keeps for no query are selected away with their values: NaN there changes
 // nothing, forward or backward. A query row without a key gives zeros and gradient 0. Entropies are
-// of P before dropout, off the tape. One fused kernel in two forms; heads are
-// addressed by stride, nothing is copied apart.
+// of P before dropout and mixing, off the tape, with the sink as one of the keys; rows of sigmoid
+// and relu are no distributions, so theirs are of P / sum P and say so (HeadStatistics::shares).
+// Softmax without sink and mixing is one fused kernel in several forms, heads addressed by stride,
+// nothing copied apart; the others are composed, as below.
 [[nodiscard]] Var attention(const Var& query, const Var& key, const Var& value, const Var& bias,
                             const AttentionOptions& options);
+// Whether attention() composes what is asked for.
+[[nodiscard]] bool is_composed(const AttentionOptions& options);
 
 // Where the composition below lets a caller look at or replace what passes between its stages;
 // empty: nothing happens.
 struct AttentionStages {
-  // [batch, heads, query, key]: scaled, biased, capped, before the mask; `keep` of the same shape
-  // is 1 where the mask keeps a key, else 0
+  // [batch, heads, query, key]: scaled, biased, capped, before the mask; `keep` [1 or batch, 1 or
+  // heads, query, key] is 1 where the mask keeps a key, else 0
   std::function<Var(const Var& scores, const Array& keep)> scores;
   // [batch, heads, query, key]: weights before dropout
   std::function<Var(const Var&)> pattern;
-  // The same after dropout: what the values are mixed with.
+  // The same after dropout and mixing: what values are weighed with.
   std::function<Var(const Var&)> weights;
 };
 

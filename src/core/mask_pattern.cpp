@@ -1,0 +1,53 @@
+#include "attune/core/mask_pattern.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "attune/core/random.h"
+
+namespace attune {
+
+std::int64_t MaskPattern::drawn(std::int64_t a, std::int64_t which) const {
+  const RandomStream stream = Randomness{.seed = seed}.stream("mask.random_blocks");
+  const double u = stream.uniform(static_cast<std::uint64_t>(a * random + which));
+  return static_cast<std::int64_t>(u * static_cast<double>(a + 1));
+}
+
+bool MaskPattern::keeps(std::int64_t p, std::int64_t j) const {
+  const std::int64_t distance = std::abs(p - j);
+  if (p < globals || j < globals) return true;
+  if (distance % dilation == 0 && distance / dilation < window) return true;
+  const std::int64_t later = std::max(p, j) / block, earlier = std::min(p, j) / block;
+  for (std::int64_t r = 0; r < random; ++r)
+    if (drawn(later, r) == earlier) return true;
+  return false;
+}
+
+void MaskPattern::fill(std::int64_t p, std::int64_t first, std::span<std::uint8_t> keep) const {
+  const std::int64_t end = first + static_cast<std::int64_t>(keep.size());
+  const auto mark = [&](std::int64_t from, std::int64_t to) {
+    from = std::clamp(from, first, end);
+    to = std::clamp(to, from, end);
+    std::fill(keep.begin() + (from - first), keep.begin() + (to - first), std::uint8_t{1});
+  };
+  std::fill(keep.begin(), keep.end(), std::uint8_t{0});
+  if (p < globals) return mark(first, end);
+  mark(0, globals);
+  const std::int64_t reach = (window - 1) * dilation;
+  if (window > 0 && dilation == 1) {
+    mark(p - reach, p + reach + 1);
+  } else if (window > 0) {
+    for (std::int64_t j = p - reach; j <= p + reach; j += dilation) mark(j, j + 1);
+  }
+  if (random == 0) return;
+  const std::int64_t own = p / block;
+  for (std::int64_t r = 0; r < random; ++r) {
+    const std::int64_t other = drawn(own, r);
+    mark(other * block, (other + 1) * block);
+  }
+  for (std::int64_t later = std::max(own + 1, first / block); later * block < end; ++later)
+    for (std::int64_t r = 0; r < random; ++r)
+      if (drawn(later, r) == own) mark(later * block, (later + 1) * block);
+}
+
+}  // namespace attune

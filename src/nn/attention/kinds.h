@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+
+#include "attune/nn/self_attention.h"
+
+// The makers of the registered kinds of attention; each is defined in the file of its kind.
+namespace attune::attention_kind {
+
+using Maker = std::unique_ptr<SelfAttention> (*)(const Scope&, const AttentionConfig&,
+                                                 const PositionalEncoding&, const InitScheme&,
+                                                 int layer);
+
+std::unique_ptr<SelfAttention> make_dot_product(const Scope&, const AttentionConfig&,
+                                                const PositionalEncoding&, const InitScheme&,
+                                                int layer);
+
+}  // namespace attune::attention_kind
