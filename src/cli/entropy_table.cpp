@@ -5,7 +5,10 @@
 namespace attune::cli {
 
 std::string entropy_table(const AttentionStatistics& statistics) {
-  std::string table = "attention entropy (0 one key, 1 uniform)\n         ";
+  const bool shares =
+      statistics.layers() > 0 && statistics.heads() > 0 && statistics.at(0, 0).shares;
+  std::string table = fmt::format("attention entropy{} (0 one key, 1 uniform)\n         ",
+                                  shares ? " of each weight's share of its row" : "");
   for (int head = 0; head < statistics.heads(); ++head) table += fmt::format("  head {:<2}", head);
   table += "\n";
   for (int layer = 0; layer < statistics.layers(); ++layer) {

@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/entropy_table.h"
 #include "cli/saved_run.h"
+#include "observe/head_json.h"
 #include "observe/strict_json.h"
 
 namespace attune::cli {
@@ -123,13 +124,8 @@ void print_json(const SavedRun& run, const Task& task, const Evaluation& all,
   }
   for (int layer = 0; layer < all.attention.layers(); ++layer) {
     for (int head = 0; head < all.attention.heads(); ++head) {
-      const HeadStatistics& one = all.attention.at(layer, head);
-      nlohmann::ordered_json row{{"layer", layer},
-                                 {"head", head},
-                                 {"entropy_nats", one.entropy_nats()},
-                                 {"entropy_norm", one.entropy_norm()},
-                                 {"max_prob", one.max_probability()},
-                                 {"rows_valid", one.rows_valid}};
+      nlohmann::ordered_json row{{"layer", layer}, {"head", head}};
+      add_head(row, all.attention.at(layer, head));
       name_nonfinite(row);
       json["attention"].push_back(row);
     }
@@ -157,7 +153,7 @@ void print_table(const SavedRun& run, const Task& task, const Evaluation& all,
     if (task.has_answers()) fmt::print(", exact {:.4f}", result.evaluation->exact_share());
     fmt::print("\n");
   }
-  fmt::print("{}", entropy_table(all.attention));
+  if (all.attention.heads() > 0) fmt::print("{}", entropy_table(all.attention));
 }
 
 // The task with every example of one length: symbols of a sequence, or tokens of a text window.

@@ -34,10 +34,8 @@ SavedRun::SavedRun(const std::string& path) {
     const bool is_text = config_.task.name == "text";
     vocabulary_.emplace(state.vocabulary,
                         is_text ? Vocabulary::Spelling::text : Vocabulary::Spelling::symbols);
-    TransformerConfig model = config_.model;
-    model.vocabulary = vocabulary_->size();
-    model_ = std::make_unique<Transformer>(model, static_cast<std::uint64_t>(config_.seed),
-                                           config_.dtype);
+    model_ = std::make_unique<Transformer>(config_.model_over(vocabulary_->texts()),
+                                           static_cast<std::uint64_t>(config_.seed), config_.dtype);
   } catch (const ConfigError& error) {
     throw IoError(fmt::format("{}: its configuration is damaged: {}", file.string(), error.what()));
   }

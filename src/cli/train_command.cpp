@@ -175,6 +175,15 @@ std::string command_line(Words words) {
   return line;
 }
 
+// A model that predicts the next token of what it sees learns to copy it.
+std::optional<std::string> note_on_mask(const RunConfig& config) {
+  if (config.model.mask == "none" ||
+      make_mask(config.model.mask, config.model.mask_sizes).is_causal())
+    return std::nullopt;
+  return fmt::format("--mask {} lets tokens see the ones they are to predict; causal+{} does not",
+                     config.model.mask, config.model.mask);
+}
+
 // Trains in the run's directory, which is made only now that the configuration, the data and the
 // model are known to be sound.
 int train(Trainer& trainer, const RunConfig& config, const std::string& toml,
@@ -190,6 +199,7 @@ int train(Trainer& trainer, const RunConfig& config, const std::string& toml,
   Console console(stdout, isatty(STDOUT_FILENO) != 0);
   TrainObserver* const observers[] = {&metrics, &attention, &console, &summary_file};
 
+  if (const auto note = note_on_mask(config)) console.on_note(*note);
   if (config.resume && !(saved && saved->checkpoint))
     console.on_note("there is no checkpoint yet: starting at step 0");
   if (saved && saved->checkpoint &&

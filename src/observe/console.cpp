@@ -30,7 +30,8 @@ std::string shortened(std::string text) {
 }
 
 std::string entropy_text(const EntropyRange& entropy) {
-  return fmt::format("entropy {:.2f} [{:.2f} {:.2f}]", entropy.mean, entropy.min, entropy.max);
+  return fmt::format("{} {:.2f} [{:.2f} {:.2f}]", entropy.shares ? "share entropy" : "entropy",
+                     entropy.mean, entropy.min, entropy.max);
 }
 
 // Of a terminal; a line that is longer would be wrapped, and clearing it leave its beginning

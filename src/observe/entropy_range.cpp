@@ -5,7 +5,7 @@
 namespace attune {
 
 std::optional<EntropyRange> entropy_range(const AttentionStatistics& statistics) {
-  EntropyRange range{0, 1, 0};
+  EntropyRange range{.min = 1};
   int heads = 0;
   for (int layer = 0; layer < statistics.layers(); ++layer) {
     for (int head = 0; head < statistics.heads(); ++head) {
@@ -15,6 +15,7 @@ std::optional<EntropyRange> entropy_range(const AttentionStatistics& statistics)
       range.mean += entropy;
       range.min = std::min(range.min, entropy);
       range.max = std::max(range.max, entropy);
+      range.shares = range.shares || one.shares;
       ++heads;
     }
   }

@@ -6,6 +6,7 @@
 
 #include "attune/core/version.h"
 #include "attune/observe/entropy_range.h"
+#include "observe/head_json.h"
 #include "observe/strict_json.h"
 
 namespace attune {
@@ -40,20 +41,12 @@ void write_heads(LineLog& log, std::int64_t step, Split split,
                  const AttentionStatistics& statistics) {
   for (int layer = 0; layer < statistics.layers(); ++layer) {
     for (int head = 0; head < statistics.heads(); ++head) {
-      const HeadStatistics& one = statistics.at(layer, head);
       Json line;
       line["step"] = step;
       line["split"] = to_string(split);
       line["layer"] = layer;
       line["head"] = head;
-      line["entropy_nats"] = one.entropy_nats();
-      line["entropy_norm"] = one.entropy_norm();
-      line["max_prob"] = one.max_probability();
-      line["score_std"] = one.score_std();
-      line["score_max_abs"] = one.score_max_abs;
-      line["rows_valid"] = one.rows_valid;
-      line["rows_single"] = one.rows_single;
-      line["rows_empty"] = one.rows_empty;
+      add_head(line, statistics.at(layer, head));
       name_nonfinite(line);
       log.write(strict_text(line));
     }
@@ -70,9 +63,10 @@ void MetricsLog::on_step(const StepRecord& record) {
   if (record.validation) add_validation(line, *record.validation, has_answers_);
   if (record.update) add_update(line, *record.update);
   if (const auto entropy = entropy_range(record)) {
-    line["entropy_mean"] = entropy->mean;
-    line["entropy_min"] = entropy->min;
-    line["entropy_max"] = entropy->max;
+    const std::string name = entropy->shares ? "share_entropy" : "entropy";
+    line[name + "_mean"] = entropy->mean;
+    line[name + "_min"] = entropy->min;
+    line[name + "_max"] = entropy->max;
   }
   line["elapsed_seconds"] = record.elapsed_seconds;
   name_nonfinite(line, record.update ? record.update->nonfinite : std::vector<std::string>());

@@ -281,6 +281,13 @@ void add_mask_options(std::vector<Option>& options) {
   options.push_back(integer(
       {"prefix", {}, kMask, "First tokens that see each other (prefix)."},
       [](auto& config) -> auto& { return config.model.mask_sizes.prefix; }));
+  options.push_back(text(
+      {"document-separator",
+       {},
+       kMask,
+       "Token that ends a document (documents); \\n: a line break.",
+       "TOKEN"},
+      [](auto& config) -> auto& { return config.document_separator; }));
 }
 
 void add_weight_options(std::vector<Option>& options) {

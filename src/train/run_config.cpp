@@ -1,5 +1,6 @@
 #include "attune/train/run_config.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -141,6 +142,20 @@ RunConfig RunConfig::resolved() const {
   check(optimizer);
   config.schedule = resolved_schedule(schedule, max_iters);
   return config;
+}
+
+TransformerConfig RunConfig::model_over(const std::vector<std::string>& vocabulary) const {
+  TransformerConfig over = model;
+  over.vocabulary = static_cast<std::int64_t>(vocabulary.size());
+  if (!has_mask_part(model.mask, "documents")) return over;
+  const std::string separator = document_separator == "\\n" ? "\n" : document_separator;
+  const auto found = std::ranges::find(vocabulary, separator);
+  if (found == vocabulary.end()) {
+    throw ConfigError(fmt::format("--document-separator: '{}' is not one of the {} tokens of {}",
+                                  document_separator, vocabulary.size(), task.name));
+  }
+  over.document_separator = static_cast<std::int32_t>(found - vocabulary.begin());
+  return over;
 }
 
 }  // namespace attune

@@ -30,8 +30,7 @@ std::string first_example(const BatchSource& batches, const Task& task) {
 }  // namespace
 
 TransformerConfig model_config(const RunConfig& config, const Task& task) {
-  TransformerConfig model = config.model;
-  model.vocabulary = task.vocabulary();
+  TransformerConfig model = config.model_over(task.vocabulary_texts());
   if (model.block_size == 0) model.block_size = task.time();
   if (model.block_size < task.time()) {
     throw ConfigError(

@@ -92,6 +92,8 @@ class PositionalEncoding {
     return x;
   }
 
+  // Whether anything is added to scores; kinds of attention without scores refuse such a scheme.
+  [[nodiscard]] virtual bool acts_on_scores() const { return depends_on_content(); }
   // Terms that depend on content; a scheme that has one takes the composed attention instead of the
   // fused kernel.
   [[nodiscard]] virtual bool depends_on_content() const { return false; }

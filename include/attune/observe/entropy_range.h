@@ -12,6 +12,7 @@ struct EntropyRange {
   double mean = 0;
   double min = 0;
   double max = 0;
+  bool shares = false;  // of weights that are no distribution, see HeadStatistics
 };
 // Nothing where no head had a valid row.
 [[nodiscard]] std::optional<EntropyRange> entropy_range(const AttentionStatistics& statistics);

@@ -18,6 +18,8 @@ enum class ProfileTable : std::uint8_t { off, op, module };
 struct RunConfig {
   TaskOptions task;
   TransformerConfig model;
+  // The token that ends a document, for the mask "documents"; \n: a line break.
+  std::string document_separator = "\\n";
 
   std::int64_t batch_size = 12;  // examples in a micro-batch
   std::int64_t grad_accum = 1;   // micro-batches in a step
@@ -59,6 +61,9 @@ struct RunConfig {
   // and checks all of it. Throws ConfigError naming the option, the value found and what was
   // expected.
   [[nodiscard]] RunConfig resolved() const;
+  // The model of a task with these tokens. Throws ConfigError where the mask needs a separator that
+  // is none of them.
+  [[nodiscard]] TransformerConfig model_over(const std::vector<std::string>& vocabulary) const;
 };
 
 }  // namespace attune

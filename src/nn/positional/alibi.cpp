@@ -33,6 +33,7 @@ class Alibi final : public PositionalEncoding {
       : dtype_(scope.dtype()), slopes_(slopes_of(heads)) {}
 
   [[nodiscard]] std::string_view name() const override { return "alibi"; }
+  [[nodiscard]] bool acts_on_scores() const override { return true; }
 
   void prepare(PositionContext& context, const Pass&) const override {
     auto [keys, first, count] = context.distances();

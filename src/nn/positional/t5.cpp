@@ -41,6 +41,7 @@ class T5 final : public PositionalEncoding {
                                {.decays = false})) {}
 
   [[nodiscard]] std::string_view name() const override { return "t5"; }
+  [[nodiscard]] bool acts_on_scores() const override { return true; }
 
   void prepare(PositionContext& context, const Pass& pass) const override {
     auto [keys, first, count] = context.distances();
