@@ -3,6 +3,7 @@
 #include <concepts>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "attune/core/attention_statistics.h"
 #include "attune/core/mask.h"
@@ -134,5 +135,34 @@ template <std::floating_point T>
 void attention_tiled_backward(const AttentionOperands<T>& operands, HeadRows<const T> output,
                               const T* partition, HeadRows<const T> output_gradient,
                               const AttentionGradients<T>& gradients);
+
+// The pairs of query and key that a mask keeps, row by row, written down once for all examples and
+// heads that do not differ in them.
+struct KeptPairs {
+  std::int64_t examples = 1;  // 1 or the batch
+  std::int64_t heads = 1;     // 1 or the heads
+  std::int64_t query = 0;
+  std::vector<std::int64_t> begin;  // [examples, heads, query + 1]: of a row in `keys`
+  std::vector<std::int32_t> keys;   // ascending in a row
+
+  [[nodiscard]] std::span<const std::int32_t> row(std::int64_t example, std::int64_t head,
+                                                  std::int64_t i) const;
+  // Of all examples and heads of these extents: the size of the weights.
+  [[nodiscard]] std::int64_t count(const AttentionExtents& extents) const;
+};
+[[nodiscard]] KeptPairs kept_pairs(const Mask& mask, const AttentionExtents& extents);
+
+// The same two for masks that keep few pairs: work and memory in proportion to the pairs, nothing
+// for the others. Equal to the first pair up to rounding.
+//
+// weights: [pairs.count()], P of every kept pair before dropout, example by example, head by head,
+// row by row; negative (-0 included) where dropout drops it. Null: not wanted.
+template <std::floating_point T>
+void attention_sparse(const AttentionOperands<T>& operands, const KeptPairs& pairs,
+                      HeadRows<T> output, T* weights, std::span<HeadStatistics> statistics);
+template <std::floating_point T>
+void attention_sparse_backward(const AttentionOperands<T>& operands, const KeptPairs& pairs,
+                               const T* weights, HeadRows<const T> output_gradient,
+                               const AttentionGradients<T>& gradients);
 
 }  // namespace attune::kernels

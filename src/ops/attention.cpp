@@ -1,5 +1,6 @@
 #include "attune/ops/attention.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -159,6 +160,47 @@ Var attention_tiled(const Problem& problem, Inputs inputs, const Array& bias, bo
       });
 }
 
+Var attention_sparse(const Problem& problem, Inputs inputs, const Array& bias, bool recorded,
+                     const AttentionOptions& options, kernels::KeptPairs pairs) {
+  Array weights;
+  if (recorded)
+    weights = Array::uninitialized({pairs.count(problem.extents)}, problem.query.dtype());
+  Array y = problem.new_output();
+  dispatch(y.dtype(), [&]<class T>() {
+    kernels::attention_sparse<T>(
+        problem.operands<T>(nullptr, bias), pairs, rows_of(y.mutable_data<T>().data(), y.shape()),
+        recorded ? weights.mutable_data<T>().data() : nullptr, options.statistics);
+  });
+  return record("attention", inputs, y,
+                [problem = problem, bias, weights, pairs = std::move(pairs)](const Array& dy,
+                                                                             InputGradients& dx) {
+                  write_gradients(
+                      problem, dx, [&]<class T>(kernels::AttentionGradients<T>& gradients) {
+                        kernels::attention_sparse_backward<T>(problem.operands<T>(nullptr, bias),
+                                                              pairs, weights.data<T>().data(),
+                                                              rows_of<T>(dy), gradients);
+                      });
+                });
+}
+
+// A pair by itself costs about as much as sixteen in a tile; below so many keys there is nothing to
+// gain.
+constexpr std::int64_t kLeastSparseKeys = 128;
+constexpr std::int64_t kPairsInATile = 16;
+
+// The pairs of a mask that keeps few, or nothing where the other forms are as good.
+std::optional<kernels::KeptPairs> few_pairs(const AttentionExtents& extents,
+                                            const AttentionOptions& options) {
+  const Mask mask = options.mask == nullptr ? Mask() : *options.mask;
+  if (options.form == AttentionForm::sparse) return kernels::kept_pairs(mask, extents);
+  if (options.form != AttentionForm::automatic || mask.is_band() || extents.key < kLeastSparseKeys)
+    return std::nullopt;
+  kernels::KeptPairs pairs = kernels::kept_pairs(mask, extents);
+  const std::int64_t all = extents.batch * extents.heads * extents.query * extents.key;
+  if (pairs.count(extents) > all / kPairsInATile) return std::nullopt;
+  return pairs;
+}
+
 // Beyond this many keys a row's weights cost more to keep than to compute again.
 constexpr std::int64_t kMostStoredKeys = 1024;
 
@@ -189,11 +231,15 @@ Var attention(const Var& query, const Var& key, const Var& value, const Var& bia
       .key_positions = {distance.key_positions.begin(), distance.key_positions.end()}};
   const bool recorded =
       query.tape() || key.tape() || value.tape() || bias.tape() || distance.table.tape();
+  const Inputs inputs = {query, key, value, bias, distance.table};
+  if (auto pairs = few_pairs(extents, options)) {
+    return attention_sparse(problem, inputs, bias.value(), recorded, options, std::move(*pairs));
+  }
   const bool tiled = options.form == AttentionForm::automatic
                          ? extents.key > kMostStoredKeys
                          : options.form == AttentionForm::tiled;
-  return (tiled ? attention_tiled : attention_stored)(
-      problem, {query, key, value, bias, distance.table}, bias.value(), recorded, options);
+  return (tiled ? attention_tiled : attention_stored)(problem, inputs, bias.value(), recorded,
+                                                      options);
 }
 
 }  // namespace attune

@@ -17,7 +17,8 @@ namespace attune {
 namespace {
 
 constexpr DType kTypes[] = {DType::float32, DType::float64};
-constexpr AttentionForm kForms[] = {AttentionForm::stored, AttentionForm::tiled};
+constexpr AttentionForm kForms[] = {AttentionForm::stored, AttentionForm::tiled,
+                                    AttentionForm::sparse};
 
 TEST(MaskCases, AFullyMaskedRowIsZeroAndCountedInEveryForm) {  // B01
   const Mask mask = Mask::custom(1, 1, 2, 2, {1, 1, 0, 0});

@@ -15,7 +15,8 @@ namespace attune {
 namespace {
 
 constexpr DType kTypes[] = {DType::float32, DType::float64};
-constexpr AttentionForm kForms[] = {AttentionForm::stored, AttentionForm::tiled};
+constexpr AttentionForm kForms[] = {AttentionForm::stored, AttentionForm::tiled,
+                                    AttentionForm::sparse};
 
 TEST(SamplingCases, BadValuesAreUsageErrors) {  // B18
   const cli_test::Workspace space;

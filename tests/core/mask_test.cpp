@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -258,6 +259,93 @@ TEST(Mask, FromAdditiveRefusesAnythingElse) {  // B03, B06
     EXPECT_THROW((void)Mask::from_additive(1, 1, std::span(&bad, 1)), ValueError);
   }
   EXPECT_THROW((void)Mask::from_additive(3, 2, ones), ShapeError);
+}
+
+TEST(Mask, PrefixSeesItselfAndTheRestIsCausal) {
+  EXPECT_EQ(rows(Mask::prefix(3), 5, 5), "11100 11100 11100 11110 11111");
+  EXPECT_EQ(rows(Mask::prefix(0), 3, 3), rows(Mask::causal(), 3, 3));
+  EXPECT_EQ(rows(Mask::prefix(3) & Mask::causal(), 4, 4), rows(Mask::causal(), 4, 4));
+  EXPECT_TRUE(Mask::prefix(3).is_band());
+  EXPECT_FALSE(Mask::prefix(3).is_causal());
+  EXPECT_EQ(message_of<ValueError>([] { static_cast<void>(Mask::prefix(-1)); }),
+            "mask: a prefix of -1 keys, expected 0 or more");
+}
+
+TEST(Mask, DilatedWindowKeepsEveryOtherKey) {
+  const Mask mask = Mask::sparse({.window = 2, .dilation = 2});
+  EXPECT_EQ(rows(mask, 6, 6), "101000 010100 101010 010101 001010 000101");
+  EXPECT_EQ(rows(mask & Mask::causal(), 2, 6), "001010 000101");
+}
+
+TEST(Mask, GlobalTokensSeeAllAndAreSeenByAll) {
+  const Mask mask = Mask::sparse({.window = 1, .globals = 1});
+  EXPECT_EQ(rows(mask, 4, 4), "1111 1100 1010 1001");
+  EXPECT_EQ(rows(mask & Mask::causal(), 4, 4), "1000 1100 1010 1001");
+}
+
+// Blocks are drawn by the later block of a pair, so that what is kept does not depend on how many
+// keys follow; both ways alike.
+TEST(Mask, RandomBlocksAreSymmetricAndKnowNoLength) {
+  const Mask mask = Mask::sparse({.random = 1, .block = 2, .seed = 3});
+  const std::string longer = rows(mask, 12, 12);
+  std::int64_t kept = 0;
+  for (std::int64_t i = 0; i < 12; ++i)
+    for (std::int64_t j = 0; j < 12; ++j) {
+      EXPECT_EQ(mask.keeps(0, 0, i, j, 12, 12), mask.keeps(0, 0, j, i, 12, 12));
+      EXPECT_EQ(mask.keeps(0, 0, i, j, 12, 12), mask.keeps(0, 0, i / 2 * 2, j / 2 * 2, 12, 12));
+      if (i < 7 && j < 7) {
+        EXPECT_EQ(mask.keeps(0, 0, i, j, 12, 12), mask.keeps(0, 0, i, j, 7, 7));
+      }
+      kept += mask.keeps(0, 0, i, j, 12, 12) && j <= i ? 1 : 0;
+    }
+  EXPECT_GE(kept, 12) << "each of six blocks reads one block at or before it";
+  EXPECT_NE(rows(Mask::sparse({.random = 1, .block = 2, .seed = 4}), 12, 12), longer);
+}
+
+TEST(Mask, DocumentsSeeThemselvesAlone) {
+  const Mask mask = Mask::documents(2, {0, 0, 1, 1, 5, 5, 5, 2});
+  EXPECT_EQ(rows(mask, 4, 4), "1100 1100 0011 0011");
+  EXPECT_EQ(rows(mask, 4, 4, 1), "1110 1110 1110 0001");
+  EXPECT_EQ(rows(mask & Mask::causal(), 2, 4, 0), "0010 0011");
+  EXPECT_TRUE(mask.is_per_example());
+  const Mask both = mask & Mask::documents(2, {0, 1, 1, 1, 0, 0, 0, 0});
+  EXPECT_EQ(rows(both, 4, 4), "1000 0100 0011 0011");
+  EXPECT_EQ(rows(both, 4, 4, 1), "1110 1110 1110 0001");
+  EXPECT_THROW(mask.check(2, 1, 3, 3), ShapeError);
+  EXPECT_THROW(static_cast<void>(Mask(mask) & Mask::documents(1, {0, 1, 1, 1})), ShapeError);
+}
+
+// However a row is asked for, it is the same row.
+TEST(Mask, RowsInPartsAreTheWholeRow) {
+  const std::int64_t query = 9, key = 13;
+  std::vector<std::int32_t> documents(13);
+  for (std::size_t j = 0; j < 13; ++j) documents[j] = static_cast<std::int32_t>(j / 5);
+  for (const Mask& mask :
+       {Mask::causal() & Mask::window(4), Mask::prefix(6),
+        Mask::sparse({.window = 3, .dilation = 2, .globals = 1}) & Mask::causal(),
+        Mask::sparse({.window = 1, .random = 2, .block = 3}), Mask::documents(1, documents)}) {
+    for (std::int64_t i = 0; i < query; ++i) {
+      Flags whole(13);
+      const std::int64_t count = mask.fill_row(0, 0, i, query, key, whole);
+      EXPECT_EQ(count, std::count(whole.begin(), whole.end(), 1));
+      for (std::int64_t first : {0, 2, 5, 11}) {
+        Flags part(2);
+        mask.fill_row(0, 0, i, query, key, part, first);
+        EXPECT_EQ(part, Flags(whole.begin() + first, whole.begin() + first + 2));
+      }
+      for (std::int64_t j = 0; j < key; ++j)
+        EXPECT_EQ(mask.keeps(0, 0, i, j, query, key), whole[static_cast<std::size_t>(j)] != 0);
+    }
+  }
+}
+
+TEST(Mask, PatternsOutOfRangeAreRefused) {
+  EXPECT_THROW(static_cast<void>(Mask::sparse({})), ValueError);
+  EXPECT_THROW(static_cast<void>(Mask::sparse({.window = 2, .dilation = 0})), ValueError);
+  EXPECT_THROW(static_cast<void>(Mask::sparse({.random = 1, .block = 0})), ValueError);
+  EXPECT_EQ(message_of<ValueError>([] { static_cast<void>(Mask::sparse({.window = -1})); }),
+            "mask: a pattern of window -1, dilation 1, 0 global keys, 0 random blocks of 16 is "
+            "none");
 }
 
 }  // namespace

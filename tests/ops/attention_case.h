@@ -105,7 +105,7 @@ inline Mask random_mask(const Case& c, std::int64_t heads, std::uint64_t seed) {
   return Mask::custom(c.batch, heads, c.query, c.key, keep);
 }
 
-// Each in both forms.
+// Each in every form.
 inline std::vector<Case> cases() {
   std::vector<Case> all(1);
   const auto add = [&](auto change) {
@@ -144,8 +144,10 @@ inline std::vector<Case> cases() {
   const std::size_t count = all.size();
   for (std::size_t i = 0; i < count; ++i) {
     all[i].form = AttentionForm::stored;
-    all.push_back(all[i]);
-    all.back().form = AttentionForm::tiled;
+    for (const AttentionForm form : {AttentionForm::tiled, AttentionForm::sparse}) {
+      all.push_back(all[i]);
+      all.back().form = form;
+    }
   }
   return all;
 }

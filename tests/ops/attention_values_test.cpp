@@ -142,7 +142,8 @@ void expect_junk_changes_nothing(Case c, std::initializer_list<std::int64_t> key
 }
 
 TEST(Attention, NanInKeysThatNoQueryKeepsLeavesValuesAndGradientsBitwiseEqual) {  // B02
-  for (const AttentionForm form : {AttentionForm::stored, AttentionForm::tiled}) {
+  for (const AttentionForm form :
+       {AttentionForm::stored, AttentionForm::tiled, AttentionForm::sparse}) {
     Case c;
     c.form = form;
     c.mask = Mask::key_padding(2, {0, 1, 1, 0, 1, 1, 0, 0, 1, 0, 0, 1, 1, 0});
@@ -153,7 +154,8 @@ TEST(Attention, NanInKeysThatNoQueryKeepsLeavesValuesAndGradientsBitwiseEqual) {
 }
 
 TEST(Attention, NanBeforeAWindowLeavesValuesAndGradientsBitwiseEqual) {
-  for (const AttentionForm form : {AttentionForm::stored, AttentionForm::tiled}) {
+  for (const AttentionForm form :
+       {AttentionForm::stored, AttentionForm::tiled, AttentionForm::sparse}) {
     Case c;
     c.form = form;
     c.query = 2, c.key = 21, c.mask = Mask::causal() & Mask::window(3);

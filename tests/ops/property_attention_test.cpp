@@ -137,6 +137,10 @@ TEST(PropertyAttention, Tiled) {
   expect_attention_properties("attention, tiled", AttentionForm::tiled);
 }
 
+TEST(PropertyAttention, Sparse) {
+  expect_attention_properties("attention, sparse", AttentionForm::sparse);
+}
+
 TEST(PropertyAttention, Textbook) {
   for_draws("attention, textbook", [](Draw& draw) {
     const AttentionDraw drawn(draw);
@@ -164,7 +168,8 @@ TEST(PropertyAttention, DropoutOfWeights) {
     const Array expected =
         attention_textbook(x[0], x[1], x[2], drawn.bias(x), options(x, AttentionForm::automatic))
             .value();
-    for (const AttentionForm form : {AttentionForm::stored, AttentionForm::tiled}) {
+    for (const AttentionForm form :
+         {AttentionForm::stored, AttentionForm::tiled, AttentionForm::sparse}) {
       expect_properties(
           [&](Values v) { return attention(v[0], v[1], v[2], drawn.bias(v), options(v, form)); },
           drawn.inputs, expected);

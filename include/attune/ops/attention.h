@@ -32,10 +32,12 @@ struct DistanceBias {
 
 // How attention is computed; the forms agree up to rounding.
 enum class AttentionForm : std::uint8_t {
-  automatic,  // stored up to 1024 keys, tiled beyond: the extents alone decide
+  automatic,  // sparse from 128 keys on where the mask keeps at most one pair in sixteen and is
+              // no band; else stored up to 1024 keys, tiled beyond. Extents and mask alone decide
   stored,     // keeps the weights [batch, heads, query, key] for the backward pass
   tiled,      // keeps two numbers a query row; scores are computed again, block by block of keys,
               // in memory linear in the lengths (FlashAttention, Dao et al. 2022)
+  sparse,     // pair by pair: work and memory in proportion to the pairs that the mask keeps
 };
 
 // How the scores s of a query row become weights, over the n keys that the row keeps.
