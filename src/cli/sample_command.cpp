@@ -51,6 +51,13 @@ const std::vector<CommandOption>& sample_options() {
        Takes::value,
        "P",
        "1"},
+      {"prefill-chunk",
+       {},
+       "Sampling",
+       "tokens of the prompt read in a pass; 0: all, or as many as the model looks back",
+       Takes::value,
+       "N",
+       "0"},
       {"seed", {}, "Sampling", "which texts", Takes::value, "N", "1337"},
   };
   return options;
@@ -90,6 +97,12 @@ SampleRequest read_request(const Arguments& arguments) {
   if (request.generation.max_new_tokens < 0 || request.generation.max_new_tokens > kMostTokens) {
     throw ConfigError(fmt::format("--max-new-tokens: {} is outside [0, {}]",
                                   request.generation.max_new_tokens, kMostTokens));
+  }
+  request.generation.prefill_chunk =
+      number<std::int64_t>(arguments, "prefill-chunk", 0, parse_integer, whole);
+  if (request.generation.prefill_chunk < 0) {
+    throw ConfigError(
+        fmt::format("--prefill-chunk: {} is below 0", request.generation.prefill_chunk));
   }
   SamplingOptions& sampling = request.generation.sampling;
   sampling.temperature = number<double>(arguments, "temperature", 0.8, parse_float, "a number");

@@ -41,6 +41,8 @@ Var checkpointed(const Block& block, const Var& x, const PositionContext& contex
 
 Transformer::Transformer(const TransformerConfig& config, std::uint64_t seed, DType dtype)
     : config_(config.resolved()), dtype_(dtype) {
+  if (has_mask_part(config_.mask, "documents") && config_.document_separator == kNoToken)
+    throw ConfigError("--mask documents: no token is known that ends a document");
   const Scope root(store_, seed, dtype);
   const InitScheme init(config_.init, config_.init_std, config_.n_layer);
   token_embedding_.emplace(root / "token_embedding", config_.vocabulary, config_.n_embd, init);
@@ -70,7 +72,7 @@ Transformer::Transformer(const TransformerConfig& config, std::uint64_t seed, DT
 
 PositionContext Transformer::positions_of(const TokenBatch& batch, const Pass& pass) const {
   PositionContext context;
-  const std::int64_t first = pass.cache ? pass.cache->filled() : 0;
+  const std::int64_t first = pass.cache ? pass.cache->read() : 0;
   context.query = pass.positions ? *pass.positions : Positions::range(first, batch.time);
   if (context.query.time != batch.time ||
       (context.query.batch != 1 && context.query.batch != batch.batch)) {
@@ -133,6 +135,11 @@ AttentionStatistics Transformer::make_statistics() const {
 bool Transformer::can_use_cache() const {
   return make_mask(config_.mask, config_.mask_sizes).is_causal() &&
          config_.document_separator == kNoToken;
+}
+
+std::int64_t Transformer::sight() const {
+  const Mask mask = make_mask(config_.mask, config_.mask_sizes);
+  return can_use_cache() && mask.is_band() ? mask.window_width() : 0;
 }
 
 Var Transformer::head(const Var& hidden, const Pass& pass) const {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "attune/core/error.h"
+#include "attune/ops/shaping.h"
 
 namespace attune {
 
@@ -65,8 +66,26 @@ void KvCache::advance(const Positions& positions) {
   filled_ += positions.time;
 }
 
+void KvCache::forget(std::int64_t count) {
+  if (count < 0 || count > filled_) {
+    throw ValueError("KV-cache: cannot forget " + std::to_string(count) + " of " +
+                     std::to_string(filled_) + " tokens");
+  }
+  for (KeyValueBuffer& layer : layers_) {
+    const auto rest = [&](const Array& rows) { return slice(rows, 1, count, filled_).value(); };
+    layer.write(0, rest(layer.copy_keys(filled_)), rest(layer.copy_values(filled_)));
+  }
+  for (std::int64_t b = 0; b < position_rows_; ++b) {
+    const auto row = positions_.begin() + b * capacity_;
+    std::copy(row + count, row + filled_, row);
+  }
+  filled_ -= count;
+  forgotten_ += count;
+}
+
 void KvCache::clear() {
   filled_ = 0;
+  forgotten_ = 0;
   position_rows_ = 1;
 }
 

@@ -24,15 +24,46 @@ std::vector<std::int32_t> by_size(std::span<const double> logits) {
   return order;
 }
 
-// Reads tokens behind what the cache holds; the logits of the last one.
-std::vector<double> read(const Transformer& model, std::span<const std::int32_t> tokens,
-                         KvCache& cache) {
-  Pass pass;
-  pass.cache = &cache;
-  const auto time = static_cast<std::int64_t>(tokens.size());
-  const Var hidden = model.hidden({tokens, 1, time}, pass);
-  return model.head(slice(hidden, 1, time - 1, time), pass).value().to_vector();
-}
+// A model and what it has read, with a cache that need not be longer than the model looks back.
+class Reader final {
+ public:
+  // longest: the tokens that the cache must hold at a time where the model looks back at all.
+  Reader(const Transformer& model, std::int64_t longest, std::int64_t chunk)
+      : model_(model),
+        sight_(model.sight()),
+        chunk_(chunk > 0    ? chunk
+               : sight_ > 0 ? std::max(sight_, kLeastChunk)
+                            : longest),
+        cache_(model.make_cache(1, sight_ > 0 ? std::min(longest, 2 * sight_ + chunk_) : longest)) {
+  }
+
+  [[nodiscard]] std::int64_t read() const { return cache_.read(); }
+  void clear() { cache_.clear(); }
+
+  // Reads tokens behind those before, some at a time; the logits of the last one.
+  std::vector<double> operator()(std::span<const std::int32_t> tokens) {
+    Var hidden;
+    for (std::size_t begin = 0; begin < tokens.size(); begin += static_cast<std::size_t>(chunk_)) {
+      const auto part =
+          tokens.subspan(begin, std::min(tokens.size() - begin, static_cast<std::size_t>(chunk_)));
+      const auto time = static_cast<std::int64_t>(part.size());
+      if (sight_ > 0 && cache_.filled() + time > cache_.capacity())
+        cache_.forget(cache_.filled() - (sight_ - 1));
+      Pass pass;
+      pass.cache = &cache_;
+      hidden = model_.hidden({part, 1, time}, pass);
+    }
+    const std::int64_t time = hidden.shape()[1];
+    return model_.head(slice(hidden, 1, time - 1, time), {}).value().to_vector();
+  }
+
+ private:
+  static constexpr std::int64_t kLeastChunk = 64;
+  const Transformer& model_;
+  std::int64_t sight_;
+  std::int64_t chunk_;
+  KvCache cache_;
+};
 
 // -infinity is a token that is never drawn; anything else that is not finite has no distribution.
 void check_logits(std::span<const double> logits) {
@@ -103,7 +134,9 @@ std::int64_t generate(const Transformer& model, std::span<const std::int32_t> pr
   const bool rereads = !model.can_use_cache();
   std::vector<std::int32_t> tokens(prompt.begin(), prompt.end());
   const std::int64_t longest = static_cast<std::int64_t>(prompt.size()) + options.max_new_tokens;
-  KvCache cache = model.make_cache(1, limit == 0 ? longest : std::min(longest, limit));
+  // A chunk of what tokens behind it change would be read too early.
+  Reader reader(model, limit == 0 ? longest : std::min(longest, limit),
+                rereads ? 0 : options.prefill_chunk);
   std::int64_t begin = 0;  // of the tokens that are still read
   bool rewound = false;
   std::int64_t made = 0;
@@ -111,13 +144,13 @@ std::int64_t generate(const Transformer& model, std::span<const std::int32_t> pr
     const auto count = static_cast<std::int64_t>(tokens.size());
     if (limit > 0 && count - begin > limit) {
       begin = count - std::max<std::int64_t>(limit / 2, 1);
-      cache.clear();
+      reader.clear();
       if (!rewound && on_rewind) on_rewind();
       rewound = true;
     }
-    if (rereads) cache.clear();
-    const auto unread = static_cast<std::size_t>(begin + cache.filled());
-    const std::vector<double> logits = read(model, std::span(tokens).subspan(unread), cache);
+    if (rereads) reader.clear();
+    const auto unread = static_cast<std::size_t>(begin + reader.read());
+    const std::vector<double> logits = reader(std::span(tokens).subspan(unread));
     const std::int32_t token =
         sample_token(logits, options.sampling, stream.uniform(static_cast<std::uint64_t>(made)));
     ++made;

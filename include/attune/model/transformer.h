@@ -54,6 +54,9 @@ class Transformer final {
   // Whether tokens see none behind them, and nothing but tokens says what they see: then what a
   // KV-cache holds stays right when more tokens come.
   [[nodiscard]] bool can_use_cache() const;
+  // How many tokens a layer looks back, the query's own included, where the mask is a causal window
+  // and nothing else: a cache may then forget what lies behind. 0: all.
+  [[nodiscard]] std::int64_t sight() const;
   // An empty cache for this model.
   [[nodiscard]] KvCache make_cache(std::int64_t batch, std::int64_t capacity) const;
 

@@ -20,6 +20,9 @@ class KvCache final {
   [[nodiscard]] std::int64_t batch() const { return batch_; }
   [[nodiscard]] std::int64_t capacity() const { return capacity_; }
   [[nodiscard]] std::int64_t filled() const { return filled_; }
+  // All tokens that it was given, those included that it forgot: the position of the next one
+  // where positions are 0, 1, ...
+  [[nodiscard]] std::int64_t read() const { return forgotten_ + filled_; }
   [[nodiscard]] Positions positions() const;  // of the filled tokens; a copy
 
   // Writes keys [batch, time, key_width] and values [batch, time, value_width] behind the filled
@@ -35,7 +38,10 @@ class KvCache final {
   // Counts the appended tokens as filled. Throws ShapeError for positions of another batch,
   // ValueError beyond the capacity.
   void advance(const Positions& positions);
-  // Forgets all tokens.
+  // Forgets the oldest `count` filled tokens and moves the others to the front: what a window of
+  // sight has left behind. Costs what stays. Throws ValueError for more than are filled.
+  void forget(std::int64_t count);
+  // Forgets all tokens, also that they were read.
   void clear();
 
  private:
@@ -44,6 +50,7 @@ class KvCache final {
   std::int64_t batch_;
   std::int64_t capacity_;
   std::int64_t filled_ = 0;
+  std::int64_t forgotten_ = 0;
   std::int64_t position_rows_ = 1;       // 1 until examples stand at positions of their own
   std::vector<std::int32_t> positions_;  // [batch, capacity]
   std::vector<KeyValueBuffer> layers_;

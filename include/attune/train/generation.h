@@ -29,14 +29,16 @@ struct SamplingOptions {
 struct GenerationOptions {
   SamplingOptions sampling{};
   std::int64_t max_new_tokens = 200;
-  Randomness random{};     // sample i uses the stream "sample" at step i
-  std::int32_t stop = -1;  // ends with this token, which is given out too; -1: never
+  Randomness random{};             // sample i uses the stream "sample" at step i
+  std::int64_t prefill_chunk = 0;  // tokens of the prompt read in a pass; 0: all
+  std::int32_t stop = -1;          // ends with this token, which is given out too; -1: never
 };
 
 // Continues a prompt token by token with a KV-cache and hands each new token out as it comes;
 // returns how many. Past a context that the encoding cannot exceed (learned positions), the last
 // half of the block is read again and generation goes on; `on_rewind` hears of it the first time.
-// A model without the causal mask reads everything again for every token.
+// A model without the causal mask reads everything again for every token; one that looks back
+// through a window alone keeps no more than that in its cache, however long the text.
 // Throws ValueError for an empty prompt.
 std::int64_t generate(const Transformer& model, std::span<const std::int32_t> prompt,
                       const GenerationOptions& options,
