@@ -2,6 +2,7 @@
 
 #include "attune/core/random.h"
 #include "attune/ops/arithmetic.h"
+#include "attune/ops/columns.h"
 #include "attune/ops/dropout.h"
 #include "attune/ops/loss.h"
 #include "attune/ops/matmul.h"
@@ -144,6 +145,11 @@ void add_shaping(Cases& cases) {
     constexpr std::array<std::int32_t, 6> indices = {6, 0, 2, 2, 6, 2};
     return gather_rows(x[0], indices, {2, 3});
   }));
+  const Columns columns{{1, 2, 2, 3}, {0, 3, 3, 1, 0, 1, 2, 2, 2, 3, 0, 1}};
+  cases.push_back(uniform_case("take_columns", {{2, 2, 2, 4}},
+                               [=](Values x) { return take_columns(x[0], columns); }));
+  cases.push_back(uniform_case("sum_columns", {{2, 2, 2, 3}},
+                               [=](Values x) { return sum_columns(x[0], columns, 4); }));
 }
 
 void add_normalisation(Cases& cases) {
