@@ -38,7 +38,7 @@ void list_all_tasks() {
 
 void list_all_encodings() {
   for (const EncodingInfo& info : list_encodings())
-    fmt::print("{:<12} {}\n", info.name, info.description);
+    fmt::print("{:<17} {}\n", info.name, info.description);
 }
 
 void list_inits() {

@@ -91,12 +91,12 @@ MultiHeadAttention::Projections MultiHeadAttention::project(const Var& x, const 
                                                             const PositionContext& context,
                                                             const Pass& pass) const {
   Var query = normalised(query_norm_, query_(x, pass), config_.head_dim, pass);
-  query = encoding_.transform_query(query, config_.heads, context);
+  query = encoding_.transform_query(query, config_.heads, context, pass);
   Var key = normalised(key_norm_, key_(memory, pass), config_.head_dim, pass);
   Var value = value_(memory, pass);
   const bool transform_before_cache =
       !pass.cache || encoding_.cache_policy() == CachePolicy::transformed_keys;
-  if (transform_before_cache) key = encoding_.transform_key(key, config_.kv_heads, context);
+  if (transform_before_cache) key = encoding_.transform_key(key, config_.kv_heads, context, pass);
   if (pass.cache) {
     if (pass.tape) throw UsageError("attention: a KV-cache carries no gradients, so takes no tape");
     const std::int64_t time = key.shape()[1];
@@ -105,7 +105,7 @@ MultiHeadAttention::Projections MultiHeadAttention::project(const Var& x, const 
     key = pass.cache->keys(layer_, time);
     value = pass.cache->values(layer_, time);
   }
-  if (!transform_before_cache) key = encoding_.transform_key(key, config_.kv_heads, context);
+  if (!transform_before_cache) key = encoding_.transform_key(key, config_.kv_heads, context, pass);
   return {pass.hook(HookPoint::query, layer_, query), pass.hook(HookPoint::key, layer_, key),
           pass.hook(HookPoint::value, layer_, value)};
 }

@@ -28,4 +28,20 @@ PositionContext::Distances PositionContext::distances() const {
   return {std::move(keys), first, last - first + 1};
 }
 
+Columns PositionContext::clipped_distances(std::int64_t low, std::int64_t high) const {
+  const Positions keys = key();
+  const std::int64_t rows = std::max(query.batch, keys.batch);
+  Columns columns{{rows, 1, query.time, keys.time}, {}};
+  columns.values.reserve(static_cast<std::size_t>(columns.shape.size()));
+  for (std::int64_t b = 0; b < rows; ++b) {
+    for (std::int64_t i = 0; i < query.time; ++i) {
+      for (std::int64_t j = 0; j < keys.time; ++j) {
+        const std::int64_t distance = std::int64_t{keys.row(b)[j]} - query.row(b)[i];
+        columns.values.push_back(static_cast<std::int32_t>(std::clamp(distance, low, high) - low));
+      }
+    }
+  }
+  return columns;
+}
+
 }  // namespace attune

@@ -125,11 +125,16 @@ PositionContext context_of(const PositionalEncoding& encoding, const Pass& pass,
 }
 
 std::unique_ptr<PositionalEncoding> encoding_of(const std::string& name, const Scope& root,
-                                                bool causal) {
-  return make_positional_encoding(
-      name, root / "position",
-      {.model = kModel, .heads = kHeads, .head_dim = kHeadDim, .block_size = 8, .causal = causal},
-      init());
+                                                bool causal, std::int64_t value_dim = 0) {
+  return make_positional_encoding(name, root / "position",
+                                  {.model = kModel,
+                                   .heads = kHeads,
+                                   .head_dim = kHeadDim,
+                                   .block_size = 8,
+                                   .causal = causal,
+                                   .layers = 1,
+                                   .value_dim = value_dim},
+                                  init());
 }
 
 // Self-attention behind the encoding's embedding, or cross-attention to a memory.
@@ -141,7 +146,7 @@ void add_multi_head_attention(Cases& cases, const std::string& name, const std::
   add_layer(
       cases, "multi_head_attention " + name, shapes,
       [&](const Scope& root) {
-        auto made = encoding_of(encoding, root, !cross);
+        auto made = encoding_of(encoding, root, !cross, config.value_dim);
         MultiHeadAttention layer(root / "attention", config, *made, init(), 0);
         return Positioned<MultiHeadAttention>{std::move(made), std::move(layer)};
       },
@@ -161,6 +166,7 @@ void add_attention_layers(Cases& cases) {
   for (const EncodingInfo& encoding : list_encodings()) {
     AttentionConfig config = attention_config();
     add_multi_head_attention(cases, encoding.name, encoding.name, config, false);
+    if (encoding.causal_only) continue;
     config.memory = 5;
     config.mask = Mask::none();
     add_multi_head_attention(cases, "cross " + encoding.name, encoding.name, config, true);
@@ -169,7 +175,9 @@ void add_attention_layers(Cases& cases) {
   config.kv_heads = 1;
   config.value_dim = 3;
   config.bias = false;
-  add_multi_head_attention(cases, "grouped heads", "rope", config, false);
+  for (const char* encoding : {"rope"})
+    add_multi_head_attention(cases, std::string("grouped heads ") + encoding, encoding, config,
+                             false);
   config = attention_config();
   config.softcap = 2;
   config.dropout = 0.3;

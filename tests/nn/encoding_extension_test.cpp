@@ -7,8 +7,7 @@
 #include "attune/ops/shaping.h"
 #include "nn/layer_test.h"
 
-// The places of PositionalEncoding that no registered scheme uses yet: raw keys in a cache, terms
-// that depend on content.
+// Raw keys in a cache and terms that depend on content, by schemes of the test's own.
 namespace attune {
 namespace {
 
@@ -20,8 +19,8 @@ class GrowingKeys final : public PositionalEncoding {
  public:
   [[nodiscard]] std::string_view name() const override { return "growing"; }
   [[nodiscard]] CachePolicy cache_policy() const override { return CachePolicy::raw_keys; }
-  [[nodiscard]] Var transform_key(const Var& x, std::int64_t,
-                                  const PositionContext& context) const override {
+  [[nodiscard]] Var transform_key(const Var& x, std::int64_t, const PositionContext& context,
+                                  const Pass&) const override {
     EXPECT_EQ(x.shape()[1], context.key().time);
     return x * static_cast<double>(context.key().time);
   }

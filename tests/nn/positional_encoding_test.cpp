@@ -6,40 +6,17 @@
 #include <string>
 
 #include "attune/nn/kv_cache.h"
-#include "attune/ops/attention.h"
 #include "attune/ops/reduce.h"
-#include "nn/layer_test.h"
+#include "nn/encoding_test.h"
 
 // Values of single schemes against numbers of their papers and reference implementations, worked
-// out apart from this code; tests/model/positional_conformance_test.cpp has what all must keep.
+// out apart from this code; rotary_encoding_test.cpp, learned_bias_encoding_test.cpp and
+// content_encoding_test.cpp go on with others, and tests/model/positional_conformance_test.cpp has
+// what all must keep.
 namespace attune {
 namespace {
 
 constexpr DType kDouble = DType::float64;
-
-PositionalConfig config_of(std::int64_t model, std::int64_t heads, std::int64_t block_size = 8) {
-  return {.model = model, .heads = heads, .head_dim = model / heads, .block_size = block_size};
-}
-
-std::unique_ptr<PositionalEncoding> make(std::string_view name, Bench& bench,
-                                         const PositionalConfig& config) {
-  return make_positional_encoding(name, bench.root / "position", config, bench.init);
-}
-
-PositionContext context_of(const PositionalEncoding& encoding, const Positions& query,
-                           const Positions& key, const Pass& pass = {}) {
-  PositionContext context;
-  context.query = query;
-  context.new_key = key;
-  encoding.prepare(context, pass);
-  return context;
-}
-
-Positions at(std::int32_t position) { return Positions::range(position, 1); }
-
-Array row(std::initializer_list<double> values) {
-  return Array::from({1, 1, static_cast<std::int64_t>(values.size())}, values, kDouble);
-}
 
 // --- none ---
 
@@ -51,8 +28,8 @@ TEST(NoEncoding, AddsNothing) {
   EXPECT_TRUE(context.score_bias.is_null());
   EXPECT_TRUE(context.distance_table.is_null());
   expect_near(none->embed(x, context.query, {}).value(), x, 0);
-  expect_near(none->transform_query(x, 2, context).value(), x, 0);
-  expect_near(none->transform_key(x, 2, context).value(), x, 0);
+  expect_near(none->transform_query(x, 2, context, {}).value(), x, 0);
+  expect_near(none->transform_key(x, 2, context, {}).value(), x, 0);
   EXPECT_EQ(bench.store.count(), 0);
 }
 
@@ -138,7 +115,8 @@ Array rotated(std::initializer_list<double> x, std::int32_t position) {
   Bench bench;
   const auto width = static_cast<std::int64_t>(x.size());
   const auto rope = make("rope", bench, config_of(width, 1, 2));
-  return rope->transform_query(row(x), 1, context_of(*rope, at(position), at(position))).value();
+  return rope->transform_query(row(x), 1, context_of(*rope, at(position), at(position)), {})
+      .value();
 }
 
 TEST(RopeEncoding, RotatesHalfSplitPairs) {
@@ -161,7 +139,8 @@ TEST(RopeEncoding, RemembersNoEarlierOffset) {  // B10
   const auto rope = make("rope", bench, config_of(2, 1, 2));
   for (const std::int32_t position : {0, 3, 0, 1}) {
     const Array y =
-        rope->transform_key(row({1, 0}), 1, context_of(*rope, at(position), at(position))).value();
+        rope->transform_key(row({1, 0}), 1, context_of(*rope, at(position), at(position)), {})
+            .value();
     expect_near(y, {std::cos(position), std::sin(position)}, 1e-15);
   }
 }
@@ -180,7 +159,7 @@ TEST(RopeEncoding, RotatesEveryHeadAlike) {
   Bench bench;
   const auto rope = make("rope", bench, config_of(8, 2));
   const Array y =
-      rope->transform_query(row({1, 2, 3, 4, 1, 2, 3, 4}), 2, context_of(*rope, at(3), at(3)))
+      rope->transform_query(row({1, 2, 3, 4, 1, 2, 3, 4}), 2, context_of(*rope, at(3), at(3)), {})
           .value();
   expect_near(y,
               {-1.413353, 1.879118, -2.828857, 4.058191, -1.413353, 1.879118, -2.828857, 4.058191},
@@ -199,15 +178,8 @@ TEST(RopeEncoding, NewKeysAreRotatedByTheirOwnPositions) {
   cache.advance(at(0));
   context.cache = &cache;
   rope->prepare(context, {});
-  expect_near(rope->transform_key(row({1, 2, 3, 4}), 1, context).value(),
+  expect_near(rope->transform_key(row({1, 2, 3, 4}), 1, context, {}).value(),
               {-1.413353, 1.879118, -2.828857, 4.058191}, 5.1e-7);
-}
-
-// What is added to the scores: [1, heads, query, key].
-Array bias_of(const PositionContext& context) {
-  const DistanceBias bias{context.distance_table, context.first_distance, context.query.values,
-                          context.distance_keys.values};
-  return expand(bias, context.query.time, context.distance_keys.time).value();
 }
 
 // --- alibi: the author's list; B13 ---
@@ -361,7 +333,19 @@ TEST(EncodingRegistry, EverySchemeHasItsValuesTestedAbove) {
                                                      {"sinusoidal", "SinusoidalEncoding"},
                                                      {"rope", "RopeEncoding"},
                                                      {"alibi", "AlibiEncoding"},
-                                                     {"t5", "T5Encoding"}};
+                                                     {"t5", "T5Encoding"},
+                                                     {"rope-interleaved", "RopeForms"},
+                                                     {"rope-partial", "RopeForms"},
+                                                     {"rope-pi", "RopeForms"},
+                                                     {"rope-ntk", "RopeForms"},
+                                                     {"rope-dynamic-ntk", "RopeDynamicNtk"},
+                                                     {"xpos", "XposEncoding"},
+                                                     {"kerple", "KerpleEncoding"},
+                                                     {"kerple-power", "KerpleEncoding"},
+                                                     {"fire", "FireEncoding"},
+                                                     {"shaw", "ShawEncoding"},
+                                                     {"transformer-xl", "TransformerXlEncoding"},
+                                                     {"cope", "CopeEncoding"}};
   for (const EncodingInfo& info : list_encodings()) {
     const auto suite = suites.find(info.name);
     ASSERT_NE(suite, suites.end()) << "no values for '" << info.name << "'";

@@ -8,6 +8,7 @@
 
 #include "attune/nn/pass.h"
 #include "attune/nn/scope.h"
+#include "attune/ops/columns.h"
 
 namespace attune {
 
@@ -37,6 +38,10 @@ struct PositionContext {
   Var distance_table;  // [heads, distances]
   std::int64_t first_distance = 0;
   Positions distance_keys;
+  // For terms that depend on content and look something up by distance: a column for each pair of
+  // query and key, and what stands for each column.
+  Columns columns;        // [1 or batch, 1, query, key]
+  Array column_features;  // [columns, features]
 
   // Of all keys: those in the cache, then the new ones. A copy, so ask once: a pass under a scheme
   // that does not ask costs the same however many tokens were read before.
@@ -48,6 +53,8 @@ struct PositionContext {
     std::int64_t count;
   };
   [[nodiscard]] Distances distances() const;
+  // Columns low .. high of key - query; distances beyond are clipped.
+  [[nodiscard]] Columns clipped_distances(std::int64_t low, std::int64_t high) const;
 
   // Tokens at these positions that attend to one another, without a cache; for prepare() to fill.
   [[nodiscard]] static PositionContext of(const Positions& positions) {
@@ -84,11 +91,13 @@ class PositionalEncoding {
   // Query and key transform: x [batch, time, heads * head_dim] -> the same shape. Which keys those
   // are depends on cache_policy().
   [[nodiscard]] virtual Var transform_query(const Var& x, std::int64_t /*heads*/,
-                                            const PositionContext& /*context*/) const {
+                                            const PositionContext& /*context*/,
+                                            const Pass& /*pass*/) const {
     return x;
   }
   [[nodiscard]] virtual Var transform_key(const Var& x, std::int64_t /*heads*/,
-                                          const PositionContext& /*context*/) const {
+                                          const PositionContext& /*context*/,
+                                          const Pass& /*pass*/) const {
     return x;
   }
 
@@ -115,25 +124,36 @@ class PositionalEncoding {
   }
 
   [[nodiscard]] virtual CachePolicy cache_policy() const { return CachePolicy::transformed_keys; }
-  // Positions beyond this throw; 0: none do.
+  // The longest text, in tokens, that a KV-cache holds right; 0: any. Beyond it prepare() throws
+  // where a cache has tokens already, and a text has to be read again as a whole.
+  [[nodiscard]] virtual std::int64_t cache_limit() const { return 0; }
+  // Positions from this on throw; 0: none do.
   [[nodiscard]] virtual std::int64_t position_limit() const { return 0; }
+  // Whether positions enter at all; if not, what order there is comes from the mask.
+  [[nodiscard]] virtual bool reads_positions() const { return true; }
   // Whether scores depend on positions through key - query alone.
   [[nodiscard]] virtual bool is_shift_invariant() const { return true; }
+  // Whether the trained length enters the computation: a model trained on longer texts is then
+  // another one, beyond the trained length at least.
+  [[nodiscard]] virtual bool depends_on_trained_length() const { return false; }
 };
 
 struct PositionalConfig {
   std::int64_t model = 128;
   std::int64_t heads = 4;
   std::int64_t head_dim = 32;
-  std::int64_t block_size = 64;  // trained length: table size of learned positions
+  std::int64_t block_size = 64;  // trained length: positions in training are below it
   bool causal = true;
   std::int64_t layers = 4;     // for schemes with parameters of each layer
   std::int64_t kv_heads = 0;   // heads of keys and values; 0: heads
   std::int64_t value_dim = 0;  // width of a head's values; 0: head_dim
+  double score_scale = 0;      // factor on the scores; 0: 1/sqrt(head_dim)
+  double extension = 2;        // how far a scheme that stretches positions stretches them
 };
 
 // Makes a registered scheme with its parameters below `scope`. Throws ConfigError for an unknown
-// name, with the nearest ones, and for a width that the scheme cannot serve.
+// name, with the nearest ones, for a width that the scheme cannot serve, and where a scheme for
+// causal models alone is asked to serve another.
 [[nodiscard]] std::unique_ptr<PositionalEncoding> make_positional_encoding(
     std::string_view name, const Scope& scope, const PositionalConfig& config,
     const InitScheme& init);
@@ -141,6 +161,7 @@ struct PositionalConfig {
 struct EncodingInfo {
   std::string name;
   std::string description;
+  bool causal_only = false;  // makes no sense of keys ahead of the query
 };
 [[nodiscard]] std::vector<EncodingInfo> list_encodings();
 

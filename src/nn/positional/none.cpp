@@ -9,6 +9,7 @@ namespace {
 class None final : public PositionalEncoding {
  public:
   [[nodiscard]] std::string_view name() const override { return "none"; }
+  [[nodiscard]] bool reads_positions() const override { return false; }
 };
 
 }  // namespace

@@ -11,6 +11,7 @@ struct Scheme {
   const char* name;
   const char* description;
   positional::Maker make;
+  bool causal_only = false;
 };
 
 constexpr Scheme kSchemes[] = {
@@ -35,15 +36,21 @@ std::unique_ptr<PositionalEncoding> make_positional_encoding(std::string_view na
                                                              const InitScheme& init) {
   std::vector<std::string> names;
   for (const Scheme& scheme : kSchemes) {
-    if (name == scheme.name) return scheme.make(scope, config, init);
     names.emplace_back(scheme.name);
+    if (name != scheme.name) continue;
+    if (scheme.causal_only && !config.causal) {
+      throw ConfigError("--pos " + std::string(name) +
+                        ": counts distances back from the query, so needs --mask causal");
+    }
+    return scheme.make(scope, config, init);
   }
   throw ConfigError("--pos: '" + std::string(name) + "' is unknown" + did_you_mean(name, names));
 }
 
 std::vector<EncodingInfo> list_encodings() {
   std::vector<EncodingInfo> list;
-  for (const Scheme& scheme : kSchemes) list.push_back({scheme.name, scheme.description});
+  for (const Scheme& scheme : kSchemes)
+    list.push_back({scheme.name, scheme.description, scheme.causal_only});
   return list;
 }
 

@@ -1,11 +1,18 @@
 #pragma once
 
+#include <cmath>
 #include <memory>
 
 #include "attune/nn/positional_encoding.h"
 
 // The makers of the registered schemes; each is defined in the file of its scheme.
 namespace attune::positional {
+
+// The factor on the scores that the encoding's own terms share.
+[[nodiscard]] inline double score_scale(const PositionalConfig& config) {
+  if (config.score_scale != 0) return config.score_scale;
+  return 1 / std::sqrt(static_cast<double>(config.head_dim));
+}
 
 using Maker = std::unique_ptr<PositionalEncoding> (*)(const Scope&, const PositionalConfig&,
                                                       const InitScheme&);
