@@ -198,7 +198,7 @@ int run_eval(const Command& command, Words words) {
   const std::unique_ptr<Task> task = run.task(data);
   const Evaluation all = evaluate_task(*task);
   std::vector<LengthResult> by_length;
-  const std::int64_t limit = run.model().encoding().position_limit();
+  const std::int64_t limit = run.model().length_limit();
   for (const std::int64_t length : lengths) {
     const std::unique_ptr<Task> longer = task_of_length(run, data, length);
     by_length.push_back({length, std::nullopt});

@@ -1,5 +1,6 @@
 #include "attune/model/transformer.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -50,11 +51,13 @@ Transformer::Transformer(const TransformerConfig& config, std::uint64_t seed, DT
       .model = config_.n_embd,
       .heads = config_.n_head,
       .head_dim = config_.head_dim,
-      .block_size = config_.block_size,
+      .block_size = config_.random_positions > 0 ? config_.random_positions : config_.block_size,
       .causal = make_mask(config_.mask, config_.mask_sizes).is_causal(),
       .layers = config_.n_layer,
       .kv_heads = config_.n_kv_head,
-      .value_dim = config_.value_dim};
+      .value_dim = config_.value_dim,
+      .score_scale = config_.attention_scale,
+      .extension = config_.position_scale};
   encoding_ = make_positional_encoding(config_.positions, root / "position", positional, init);
   embedding_dropout_.emplace(root / "embedding_dropout", config_.dropout);
   blocks_.reserve(static_cast<std::size_t>(config_.n_layer));
@@ -70,10 +73,28 @@ Transformer::Transformer(const TransformerConfig& config, std::uint64_t seed, DT
   }
 }
 
+std::int64_t Transformer::length_limit() const {
+  const std::int64_t limit = encoding_->position_limit();
+  if (config_.random_positions == 0) return limit;
+  return limit == 0 ? config_.random_positions : std::min(limit, config_.random_positions);
+}
+
+// Random positions are one draw for all examples of a step. Those of a text that comes piece by
+// piece through a cache are drawn for the capacity of the cache, once and for all.
+Positions Transformer::default_positions(std::int64_t time, const Pass& pass) const {
+  const std::int64_t first = pass.cache ? pass.cache->read() : 0;
+  if (config_.random_positions == 0) return Positions::range(first, time);
+  const std::int64_t all = pass.cache ? std::max(pass.cache->capacity(), first + time) : time;
+  Positions drawn =
+      Positions::sample(all, config_.random_positions, pass.random.stream("positions"));
+  drawn.values = {drawn.values.begin() + first, drawn.values.begin() + first + time};
+  drawn.time = time;
+  return drawn;
+}
+
 PositionContext Transformer::positions_of(const TokenBatch& batch, const Pass& pass) const {
   PositionContext context;
-  const std::int64_t first = pass.cache ? pass.cache->read() : 0;
-  context.query = pass.positions ? *pass.positions : Positions::range(first, batch.time);
+  context.query = pass.positions ? *pass.positions : default_positions(batch.time, pass);
   if (context.query.time != batch.time ||
       (context.query.batch != 1 && context.query.batch != batch.batch)) {
     throw ShapeError("transformer: positions for [" + std::to_string(context.query.batch) + ", " +
@@ -139,7 +160,8 @@ bool Transformer::can_use_cache() const {
 
 std::int64_t Transformer::sight() const {
   const Mask mask = make_mask(config_.mask, config_.mask_sizes);
-  return can_use_cache() && mask.is_band() ? mask.window_width() : 0;
+  const bool by_place = !mask.is_band() || config_.random_positions > 0;
+  return can_use_cache() && !by_place && encoding_->cache_limit() == 0 ? mask.window_width() : 0;
 }
 
 Var Transformer::head(const Var& hidden, const Pass& pass) const {

@@ -18,6 +18,7 @@ constexpr std::int64_t kMostHeads = 4096;
 constexpr std::int64_t kMostWidth = 65536;
 constexpr std::int64_t kMostHidden = std::int64_t{1} << 20;
 constexpr std::int64_t kMostContext = std::int64_t{1} << 20;
+constexpr double kMostExtension = 1e6;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
 constexpr double kMostParameters = 4294967296.0;  // 64 GiB with gradients and moments in float32
 
@@ -39,6 +40,13 @@ void check_numbers(const TransformerConfig& config) {
     require_between("--attn-dropout", config.attention_dropout, 0, 1);
   }
   require_not_negative("--attn-scale", config.attention_scale);
+  require_between("--pos-scale", config.position_scale, 1, kMostExtension);
+  require_between("--random-positions", config.random_positions, 0, kMostContext);
+  if (config.random_positions > 0 && config.random_positions < config.block_size) {
+    throw ConfigError(
+        fmt::format("--random-positions {} is below --block-size {}: a position is drawn once only",
+                    config.random_positions, config.block_size));
+  }
   require_not_negative("--init-std", config.init_std);
   require_not_negative("--softcap", config.softcap);
 }

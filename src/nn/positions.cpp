@@ -14,6 +14,25 @@ Positions Positions::range(std::int64_t first, std::int64_t count) {
   return positions;
 }
 
+// Floyd's algorithm (Bentley & Floyd 1987): one draw for each that is chosen.
+Positions Positions::sample(std::int64_t count, std::int64_t limit, const RandomStream& stream) {
+  if (count > limit) {
+    throw ValueError("positions: " + std::to_string(count) +
+                     " tokens do not fit into --random-positions " + std::to_string(limit));
+  }
+  RandomCursor cursor(stream, 0);
+  std::vector<bool> is_chosen(static_cast<std::size_t>(limit), false);
+  for (std::int64_t last = limit - count; last < limit; ++last) {
+    const std::size_t drawn = cursor.below(static_cast<std::uint32_t>(last + 1));
+    is_chosen[is_chosen[drawn] ? static_cast<std::size_t>(last) : drawn] = true;
+  }
+  Positions positions{1, count, {}};
+  for (std::size_t p = 0; p < is_chosen.size(); ++p) {
+    if (is_chosen[p]) positions.values.push_back(static_cast<std::int32_t>(p));
+  }
+  return positions;
+}
+
 Positions Positions::followed_by(const Positions& more) const {
   if (time == 0) return more;
   if (more.time == 0) return *this;

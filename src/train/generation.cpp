@@ -129,14 +129,13 @@ std::int64_t generate(const Transformer& model, std::span<const std::int32_t> pr
   if (prompt.empty()) throw ValueError("generate: the prompt is empty");
   options.sampling.check();
   const RandomStream stream = options.random.stream("sample");
-  const std::int64_t limit = model.encoding().position_limit();
+  const std::int64_t limit = model.length_limit();
+  const std::int64_t cache_limit = model.encoding().cache_limit();
   // What a token without the causal mask says changes with every token after it.
   const bool rereads = !model.can_use_cache();
   std::vector<std::int32_t> tokens(prompt.begin(), prompt.end());
   const std::int64_t longest = static_cast<std::int64_t>(prompt.size()) + options.max_new_tokens;
-  // A chunk of what tokens behind it change would be read too early.
-  Reader reader(model, limit == 0 ? longest : std::min(longest, limit),
-                rereads ? 0 : options.prefill_chunk);
+  Reader reader(model, limit == 0 ? longest : std::min(longest, limit), options.prefill_chunk);
   std::int64_t begin = 0;  // of the tokens that are still read
   bool rewound = false;
   std::int64_t made = 0;
@@ -148,9 +147,11 @@ std::int64_t generate(const Transformer& model, std::span<const std::int32_t> pr
       if (!rewound && on_rewind) on_rewind();
       rewound = true;
     }
-    if (rereads) reader.clear();
+    const bool cache_is_right = cache_limit == 0 || count - begin <= cache_limit;
+    if (rereads || !cache_is_right) reader.clear();
     const auto unread = static_cast<std::size_t>(begin + reader.read());
-    const std::vector<double> logits = reader(std::span(tokens).subspan(unread));
+    const std::vector<double> logits =
+        reader(std::span(tokens).subspan(unread), /*whole=*/rereads || !cache_is_right);
     const std::int32_t token =
         sample_token(logits, options.sampling, stream.uniform(static_cast<std::uint64_t>(made)));
     ++made;

@@ -239,6 +239,21 @@ void add_attention_options(std::vector<Option>& options) {
   options.push_back(text(
       {"attention", {}, kAttention, "Kind of attention, see attune list attention."},
       [](auto& config) -> auto& { return config.model.attention; }));
+  options.push_back(number(
+      {"pos-scale",
+       {},
+       kAttention,
+       "How many times the plain context rope-pi, rope-ntk and rope-dynamic-ntk are stretched to, "
+       "from 1; other encodings do without."},
+      [](auto& config) -> auto& { return config.model.position_scale; }));
+  options.push_back(integer(
+      {"random-positions",
+       {},
+       kAttention,
+       "L above 0: tokens stand at positions drawn from 0 .. L-1, sorted, anew for every step "
+       "(Ruoss 2023); evaluation has one fixed draw for each length, a text that is sampled "
+       "one for its final length. L is then the longest text. 0: at 0, 1, 2, ..."},
+      [](auto& config) -> auto& { return config.model.random_positions; }));
   options.push_back(attention_scale());
   options.push_back(with_auto(number(
       {"attn-dropout",

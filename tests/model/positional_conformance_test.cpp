@@ -20,6 +20,10 @@ class PositionalConformance : public testing::TestWithParam<std::string> {
     config.mask = mask;
     return config;
   }
+  [[nodiscard]] static bool is_causal_only() {
+    const std::vector<EncodingInfo> all = list_encodings();
+    return std::ranges::find(all, GetParam(), &EncodingInfo::name)->causal_only;
+  }
   // A shift that the scheme's positions allow.
   [[nodiscard]] static std::int32_t shift_of(const Transformer& model) {
     const std::int64_t limit = model.encoding().position_limit();
@@ -95,8 +99,9 @@ TEST_P(PositionalConformance, ShiftingAllPositionsChangesLogitsOnlyWhereDeclared
 }
 
 // Without a mask nothing but the encoding knows the order: the last token's logits then depend on
-// the positions of the others, except with none.
+// the positions of the others, unless it does not read them.
 TEST_P(PositionalConformance, OrderIsKnownWithoutAMask) {
+  if (is_causal_only()) GTEST_SKIP() << "for causal models alone";
   const Transformer model = random_model(config("none"));
   const std::vector<std::int32_t> tokens = random_tokens(kTime);
   Positions swapped = Positions::range(0, kTime);
@@ -104,7 +109,7 @@ TEST_P(PositionalConformance, OrderIsKnownWithoutAMask) {
   Pass pass;
   pass.positions = &swapped;
   const double change = distance(logits_of(model, tokens, pass), logits_of(model, tokens));
-  if (GetParam() == "none") {
+  if (!model.encoding().reads_positions()) {
     EXPECT_EQ(change, 0);
   } else {
     EXPECT_GT(change, 1e-3);
@@ -113,6 +118,7 @@ TEST_P(PositionalConformance, OrderIsKnownWithoutAMask) {
 
 // Positions travel with their tokens: a permuted sequence with permuted positions is the same bag.
 TEST_P(PositionalConformance, PermutingTokensWithTheirPositionsPermutesLogits) {
+  if (is_causal_only()) GTEST_SKIP() << "for causal models alone";
   const Transformer model = random_model(config("none"));
   std::vector<std::int32_t> tokens = random_tokens(kTime);
   const Array before = logits_of(model, tokens);
@@ -187,6 +193,7 @@ TEST_P(PositionalConformance, LeftPaddedBatchDecodesThroughACache) {
 
 TEST_P(PositionalConformance, GradientsMatchDifferences) {
   for (const char* mask : {"causal", "none"}) {
+    if (is_causal_only() && std::string(mask) != "causal") continue;
     Transformer model = random_model(config(mask));
     const std::vector<std::int32_t> tokens = random_tokens(2 * 5),
                                     targets = random_tokens(2 * 5, 2);
@@ -200,16 +207,27 @@ TEST_P(PositionalConformance, GradientsMatchDifferences) {
   }
 }
 
-// What tables were made for is not what positions may be: a scheme serves longer contexts as if it
-// had been built for them, or refuses and names both numbers.
+TEST_P(PositionalConformance, SchemesForCausalModelsAloneRefuseOthers) {
+  if (!is_causal_only()) {
+    EXPECT_NO_THROW(Transformer(config("none"), 1));
+    return;
+  }
+  expect_throws<ConfigError>(
+      [&] { static_cast<void>(Transformer(config("none"), 1)); },
+      "--pos " + GetParam() + ": counts distances back from the query, so needs --mask causal");
+}
+
+// What tables were made for is not what positions may be: a scheme serves longer contexts, as if it
+// had been built for them unless it declares otherwise, or refuses and names both numbers.
 TEST_P(PositionalConformance, PositionsPastTheTrainedLengthWorkOrAreRefused) {
   TransformerConfig shorter = config(), longer = config();
   shorter.block_size = 4;
   longer.block_size = 32;
   const Transformer trained = random_model(shorter);
   const std::vector<std::int32_t> tokens = random_tokens(kTime);
-  if (trained.encoding().position_limit() > 0) {
-    EXPECT_EQ(trained.encoding().position_limit(), 4);
+  const std::int64_t limit = trained.encoding().position_limit();
+  if (limit > 0 && limit < kTime) {
+    EXPECT_EQ(limit, 4);
     try {
       static_cast<void>(logits_of(trained, tokens));
       FAIL() << "did not throw";
@@ -220,7 +238,82 @@ TEST_P(PositionalConformance, PositionsPastTheTrainedLengthWorkOrAreRefused) {
     }
     return;
   }
-  expect_near(logits_of(trained, tokens), logits_of(random_model(longer), tokens), 1e-12);
+  const Array logits = logits_of(trained, tokens);
+  const Array of_longer = logits_of(random_model(longer), tokens);
+  if (trained.encoding().depends_on_trained_length()) {
+    EXPECT_GT(distance(logits, of_longer), 1e-4);
+    for (const double logit : logits.to_vector()) EXPECT_TRUE(std::isfinite(logit));
+  } else {
+    expect_near(logits, of_longer, 1e-12);
+  }
+}
+
+// Past the longest text that a cache holds right, a pass that would build on the cache says so; the
+// whole text read at once is right, and reading it again gives the same.
+TEST_P(PositionalConformance, BeyondItsLimitACacheIsRefused) {
+  TransformerConfig shorter = config();
+  shorter.block_size = 8;
+  const Transformer model = random_model(shorter);
+  const std::int64_t limit = model.encoding().cache_limit();
+  if (limit == 0) return;
+  ASSERT_EQ(limit, 8);
+  const std::vector<std::int32_t> tokens = random_tokens(9);
+  KvCache cache = model.make_cache(1, 20);
+  Pass pass;
+  pass.cache = &cache;
+  static_cast<void>(logits_of(model, {tokens.begin(), tokens.end() - 1}, pass));
+  try {
+    static_cast<void>(logits_of(model, {tokens.back()}, pass));
+    FAIL() << "did not throw";
+  } catch (const ValueError& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("--block-size 8"), std::string::npos) << message;
+    EXPECT_NE(message.find("9 tokens"), std::string::npos) << message;
+  }
+  cache.clear();
+  expect_near(logits_of(model, tokens, pass), logits_of(model, tokens), 1e-12);
+}
+
+// Ruoss et al. 2023 under every scheme. The positions of a text are a function of seed, step and
+// length; through a cache, of its capacity.
+TEST_P(PositionalConformance, RandomPositionsThroughACacheEqualOnePass) {
+  TransformerConfig random = config();
+  random.random_positions = 50;
+  const Transformer model = random_model(random);
+  const std::vector<std::int32_t> tokens = random_tokens(kTime);
+  const Array whole = logits_of(model, tokens);
+  expect_near(cached_logits(model, tokens, 1), whole, 1e-12);
+  expect_near(cached_logits(model, tokens, 5), whole, 1e-12);
+  const Positions drawn = Positions::sample(kTime, 50, Randomness{}.stream("positions"));
+  Pass pass;
+  pass.positions = &drawn;
+  EXPECT_EQ(distance(logits_of(model, tokens, pass), whole), 0);
+}
+
+TEST_P(PositionalConformance, RandomPositionsChangeFromStepToStep) {
+  TransformerConfig random = config();
+  random.random_positions = 50;
+  const Transformer model = random_model(random);
+  const std::vector<std::int32_t> tokens = random_tokens(kTime);
+  Pass first, second;
+  first.random = {.seed = 3, .step = 1};
+  second.random = {.seed = 3, .step = 2};
+  const double change = distance(logits_of(model, tokens, first), logits_of(model, tokens, second));
+  if (model.encoding().reads_positions()) {
+    EXPECT_GT(change, 1e-4);
+  } else {
+    EXPECT_EQ(change, 0);
+  }
+}
+
+TEST_P(PositionalConformance, TextsLongerThanTheRandomPositionsAreRefused) {
+  TransformerConfig random = config();
+  random.random_positions = 16;
+  const Transformer model = random_model(random);
+  EXPECT_EQ(model.length_limit(), 16);
+  EXPECT_NO_THROW(static_cast<void>(logits_of(model, random_tokens(16))));
+  expect_throws<ValueError>([&] { static_cast<void>(logits_of(model, random_tokens(17))); },
+                            "positions: 17 tokens do not fit into --random-positions 16");
 }
 
 // B16: the error comes before anything is written, so the cache still serves what fits.
@@ -228,7 +321,7 @@ TEST_P(PositionalConformance, ARefusedPassLeavesTheCacheUsable) {
   const Transformer model = random_model(config());
   const std::vector<std::int32_t> tokens = random_tokens(18);
   const std::int64_t limit = model.encoding().position_limit();
-  KvCache cache = model.make_cache(1, limit > 0 ? 100 : 16);
+  KvCache cache = model.make_cache(1, limit > 0 && limit <= 16 ? 100 : 16);
   Pass pass;
   pass.cache = &cache;
   static_cast<void>(logits_of(model, {tokens.begin(), tokens.begin() + 15}, pass));

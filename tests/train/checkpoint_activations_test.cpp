@@ -25,6 +25,7 @@ TEST(CheckpointActivations, GradientsAndStatisticsAreBitwiseThoseWithout) {
       TransformerConfig config = small_config();
       config.positions = encoding.name;
       config.norm_position = norm;
+      config.random_positions = norm == NormPosition::pre ? 0 : 40;
       config.dropout = 0.2;
       const Transformer model = random_model(config, DType::float32);
       const Batch batch = random_batch(7, 5, 1);

@@ -213,9 +213,10 @@ TEST(Generate, PastLearnedPositionsGoesOnFromTheLastHalf) {  // B16
 }
 
 TEST(Generate, OtherEncodingsGoOnPastTheBlock) {  // B16
-  for (const char* positions : {"none", "sinusoidal", "rope", "alibi", "t5"}) {
-    SCOPED_TRACE(positions);
-    const Transformer model = model_with(positions);
+  for (const EncodingInfo& encoding : list_encodings()) {
+    SCOPED_TRACE(encoding.name);
+    const Transformer model = model_with(encoding.name);
+    if (model.encoding().position_limit() == 4) continue;  // learned: the test above
     Tokens all{5, 6, 7, 8, 9};
     const Generated result = generated(model, all, 6);
     EXPECT_EQ(result.rewinds, 0);
@@ -223,6 +224,33 @@ TEST(Generate, OtherEncodingsGoOnPastTheBlock) {  // B16
       EXPECT_EQ(token, likeliest_after(model, all));
       all.push_back(token);
     }
+  }
+}
+
+// A text stands at positions that are drawn for its final length, a longer one than L at those of
+// L, its last half read again.
+TEST(Generate, RandomPositionsAreOfTheFinalLength) {
+  for (const EncodingInfo& encoding : list_encodings()) {
+    SCOPED_TRACE(encoding.name);
+    TransformerConfig config = small_config();
+    config.positions = encoding.name;
+    config.random_positions = 20;
+    const Transformer model = random_model(config);
+    const Positions drawn = Positions::sample(11, 20, Randomness{}.stream("positions"));
+    Tokens all{5, 6, 7, 8, 9};
+    for (const std::int32_t token : generated(model, all, 6).tokens) {
+      const auto count = static_cast<std::int64_t>(all.size());
+      const Positions first{1, count, {drawn.values.begin(), drawn.values.begin() + count}};
+      Pass pass;
+      pass.positions = &first;
+      const std::vector<double> last =
+          columns_of(logits_of(model, all, pass), count - 1, count).to_vector();
+      EXPECT_EQ(token, std::ranges::max_element(last) - last.begin());
+      all.push_back(token);
+    }
+    const Generated longer = generated(model, all, 20);
+    EXPECT_EQ(longer.tokens.size(), 20u);
+    EXPECT_EQ(longer.rewinds, 1);
   }
 }
 

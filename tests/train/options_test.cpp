@@ -83,6 +83,8 @@ TEST(Options, EveryDocumentedNameIsKnown) {
                            "activation",
                            "pos",
                            "pos-enc",
+                           "pos-scale",
+                           "random-positions",
                            "norm",
                            "norm-pos",
                            "ffn",
@@ -234,6 +236,15 @@ TEST(Options, AttentionScaleIsAWordOrAPositiveNumber) {
   EXPECT_EQ(with("attn-scale", "none").model.attention_scale, 1);
   EXPECT_EQ(with("attn-scale", "0.25").model.attention_scale, 0.25);
   EXPECT_EQ(error_of("attn-scale", "0"), "--attn-scale: '0' is not sqrt, none or a number above 0");
+}
+
+TEST(Options, PositionsAreStretchedAndDrawn) {
+  EXPECT_EQ(with("pos-scale", "2.5").model.position_scale, 2.5);
+  EXPECT_EQ(error_of("pos-scale", "0.5"), "--pos-scale: 0.5 is outside 1 to 1000000");
+  EXPECT_EQ(with("random-positions", "2048").model.random_positions, 2048);
+  EXPECT_EQ(error_of("random-positions", "-1"), "--random-positions: -1 is outside 0 to 1048576");
+  EXPECT_EQ(error_of("random-positions", "20"),
+            "--random-positions 20 is below --block-size 64: a position is drawn once only");
 }
 
 TEST(Options, DecayLrSwitchesToAConstantRate) {

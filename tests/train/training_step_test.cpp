@@ -52,6 +52,29 @@ StepResult by_one_tape(const Transformer& model, const Batch& batch,
   return result;
 }
 
+// Shards and micro-batches of a step stand at the positions that one tape over all would draw; the
+// next step at others.
+TEST(TrainingStep, RandomPositionsAreOfTheWholeStep) {
+  for (const char* encoding : {"learned", "rope", "fire", "transformer-xl"}) {
+    SCOPED_TRACE(encoding);
+    TransformerConfig config = small_config();
+    config.positions = encoding;
+    config.random_positions = 40;
+    const Transformer model = random_model(config);
+    const std::vector<Batch> parts = {random_batch(3, 5, 1), random_batch(4, 5, 2)};
+    const StepResult expected = by_one_tape(model, joined(parts));
+    for (const int shards : {1, 2, 5}) {
+      const StepResult step = step_of(model, parts, shards, 1);
+      expect_gradients_near(step, expected, 1e-11);
+      const StepResult threaded = step_of(model, parts, shards, 2);
+      EXPECT_EQ(threaded.loss_nats, step.loss_nats);
+      EXPECT_EQ(threaded.gradient_norm, step.gradient_norm);
+    }
+    EXPECT_GT(std::abs(step_of(model, parts, 1, 1, options_at(4)).loss_nats - expected.loss_nats),
+              1e-6);
+  }
+}
+
 TEST(TrainingStep, EqualsOneTapeForAnyNumberOfShards) {
   const Transformer model = random_model(with_dropout());
   const Batch batch = random_batch(7, 5, 1);

@@ -35,6 +35,8 @@ class Transformer final {
   [[nodiscard]] const ParameterStore& parameters() const { return store_; }
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] const PositionalEncoding& encoding() const { return *encoding_; }
+  // The longest text that has positions, in tokens; 0: any length has.
+  [[nodiscard]] std::int64_t length_limit() const;
 
   // What the head reads: [batch, time, model].
   [[nodiscard]] Var hidden(const TokenBatch& batch, const Pass& pass) const;
@@ -64,6 +66,7 @@ class Transformer final {
   // The mask that follows from the tokens; keeps everything where the configuration has none.
   [[nodiscard]] Mask documents_of(const TokenBatch& batch) const;
   [[nodiscard]] Var run_blocks(Var x, const PositionContext& context, const Pass& pass) const;
+  [[nodiscard]] Positions default_positions(std::int64_t time, const Pass& pass) const;
   [[nodiscard]] PositionContext positions_of(const TokenBatch& batch, const Pass& pass) const;
 
   TransformerConfig config_;

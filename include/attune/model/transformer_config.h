@@ -33,7 +33,10 @@ struct TransformerConfig {
   bool residual = true;  // false: no skip connections (to study rank collapse)
   NormKind norm = NormKind::layernorm;
   NormPosition norm_position = NormPosition::pre;
-  std::string positions = "learned";           // a registered positional encoding
+  std::string positions = "learned";  // a registered positional encoding
+  double position_scale = 2;          // how far encodings that stretch positions stretch them
+  // L > 0: tokens stand at a sorted sample of [0, L) instead of 0, 1, ... (Ruoss et al. 2023)
+  std::int64_t random_positions = 0;
   std::string attention = "dot-product";       // a registered kind of attention
   std::string mask = "causal";                 // registered masks, joined by '+'
   MaskSizes mask_sizes;                        // what they are made with

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "attune/core/random.h"
+
 namespace attune {
 
 // The integer position of every token: what positional encodings see instead of an index. One row
@@ -14,6 +16,10 @@ struct Positions {
 
   // first, first + 1, ...
   [[nodiscard]] static Positions range(std::int64_t first, std::int64_t count);
+  // `count` of the positions [0, limit), sorted, every subset equally likely. Throws ValueError
+  // where there are fewer.
+  [[nodiscard]] static Positions sample(std::int64_t count, std::int64_t limit,
+                                        const RandomStream& stream);
   // Row b; the only row where batch is 1.
   [[nodiscard]] const std::int32_t* row(std::int64_t b) const {
     return values.data() + (batch == 1 ? 0 : b * time);

@@ -37,8 +37,9 @@ struct GenerationOptions {
 // Continues a prompt token by token with a KV-cache and hands each new token out as it comes;
 // returns how many. Past a context that the encoding cannot exceed (learned positions), the last
 // half of the block is read again and generation goes on; `on_rewind` hears of it the first time.
-// A model without the causal mask reads everything again for every token; one that looks back
-// through a window alone keeps no more than that in its cache, however long the text.
+// A model without the causal mask reads everything again for every token, and so does one whose
+// text has grown beyond what its encoding lets a cache hold; one that looks back through a window
+// alone keeps no more than that in its cache, however long the text.
 // Throws ValueError for an empty prompt.
 std::int64_t generate(const Transformer& model, std::span<const std::int32_t> prompt,
                       const GenerationOptions& options,
