@@ -25,6 +25,18 @@ std::unique_ptr<PositionalEncoding> make_sinusoidal(const Scope&, const Position
                                                     const InitScheme&);
 std::unique_ptr<PositionalEncoding> make_rope(const Scope&, const PositionalConfig&,
                                               const InitScheme&);
+std::unique_ptr<PositionalEncoding> make_rope_interleaved(const Scope&, const PositionalConfig&,
+                                                          const InitScheme&);
+std::unique_ptr<PositionalEncoding> make_rope_partial(const Scope&, const PositionalConfig&,
+                                                      const InitScheme&);
+std::unique_ptr<PositionalEncoding> make_rope_pi(const Scope&, const PositionalConfig&,
+                                                 const InitScheme&);
+std::unique_ptr<PositionalEncoding> make_rope_ntk(const Scope&, const PositionalConfig&,
+                                                  const InitScheme&);
+std::unique_ptr<PositionalEncoding> make_rope_dynamic_ntk(const Scope&, const PositionalConfig&,
+                                                          const InitScheme&);
+std::unique_ptr<PositionalEncoding> make_xpos(const Scope&, const PositionalConfig&,
+                                              const InitScheme&);
 std::unique_ptr<PositionalEncoding> make_alibi(const Scope&, const PositionalConfig&,
                                                const InitScheme&);
 std::unique_ptr<PositionalEncoding> make_t5(const Scope&, const PositionalConfig&,
