@@ -40,6 +40,12 @@ constexpr Scheme kSchemes[] = {
     {"alibi", "scores lowered linearly with distance, a fixed slope a head (Press 2022)",
      positional::make_alibi},
     {"t5", "a learned bias a head and bucket of distances (Raffel 2020)", positional::make_t5},
+    {"kerple", "scores lowered by a learned logarithm of distance a head (Chi 2022)",
+     positional::make_kerple},
+    {"kerple-power", "scores lowered by a learned power of distance a head (Chi 2022)",
+     positional::make_kerple_power},
+    {"fire", "a small network maps distance over length to a bias a head (Li 2024)",
+     positional::make_fire},
 };
 
 }  // namespace

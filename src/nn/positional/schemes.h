@@ -41,5 +41,11 @@ std::unique_ptr<PositionalEncoding> make_alibi(const Scope&, const PositionalCon
                                                const InitScheme&);
 std::unique_ptr<PositionalEncoding> make_t5(const Scope&, const PositionalConfig&,
                                             const InitScheme&);
+std::unique_ptr<PositionalEncoding> make_kerple(const Scope&, const PositionalConfig&,
+                                                const InitScheme&);
+std::unique_ptr<PositionalEncoding> make_kerple_power(const Scope&, const PositionalConfig&,
+                                                      const InitScheme&);
+std::unique_ptr<PositionalEncoding> make_fire(const Scope&, const PositionalConfig&,
+                                              const InitScheme&);
 
 }  // namespace attune::positional
