@@ -175,7 +175,7 @@ void add_attention_layers(Cases& cases) {
   config.kv_heads = 1;
   config.value_dim = 3;
   config.bias = false;
-  for (const char* encoding : {"rope"})
+  for (const char* encoding : {"rope", "shaw", "transformer-xl", "cope"})
     add_multi_head_attention(cases, std::string("grouped heads ") + encoding, encoding, config,
                              false);
   config = attention_config();

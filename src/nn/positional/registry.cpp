@@ -46,6 +46,13 @@ constexpr Scheme kSchemes[] = {
      positional::make_kerple_power},
     {"fire", "a small network maps distance over length to a bias a head (Li 2024)",
      positional::make_fire},
+    {"shaw",
+     "a learned vector a distance up to 16, for keys and for values of each layer (Shaw 2018)",
+     positional::make_shaw},
+    {"transformer-xl", "content and position terms of projected sinusoids of distance (Dai 2019)",
+     positional::make_transformer_xl},
+    {"cope", "positions counted by gates on content (Golovneva 2024), causal models alone",
+     positional::make_cope, true},
 };
 
 }  // namespace

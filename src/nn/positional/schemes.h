@@ -47,5 +47,11 @@ std::unique_ptr<PositionalEncoding> make_kerple_power(const Scope&, const Positi
                                                       const InitScheme&);
 std::unique_ptr<PositionalEncoding> make_fire(const Scope&, const PositionalConfig&,
                                               const InitScheme&);
+std::unique_ptr<PositionalEncoding> make_shaw(const Scope&, const PositionalConfig&,
+                                              const InitScheme&);
+std::unique_ptr<PositionalEncoding> make_transformer_xl(const Scope&, const PositionalConfig&,
+                                                        const InitScheme&);
+std::unique_ptr<PositionalEncoding> make_cope(const Scope&, const PositionalConfig&,
+                                              const InitScheme&);
 
 }  // namespace attune::positional
