@@ -3,7 +3,7 @@
 
 usage: scripts/make_reference.py [FILE]          (Debian: python3-torch; a few seconds)
 
-For each positional encoding and each of three architectures: logits, the gradient of every parameter, and the losses
+For some positional encodings in each of three architectures, and for the others in one: logits, the gradient of every parameter, and the losses
 of ten training steps. tests/parity/parity_test.cpp builds the same models with the library and compares. Architectures,
 names of parameters and formulas are those that the headers below include/attune document.
 
@@ -27,6 +27,9 @@ VOCABULARY, EXAMPLES, TIME, BLOCK_SIZE = 11, 3, 20, 22
 IGNORE = -100
 TRAINING = {"steps": 10, "lr": 0.01, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "weight_decay": 0.1, "grad_clip": 1.0}
 ENCODINGS = ("none", "learned", "sinusoidal", "rope", "alibi", "t5")
+# In one architecture, where widths of keys and values differ.
+MORE_ENCODINGS = ("rope-interleaved", "rope-partial", "rope-pi", "rope-ntk", "rope-dynamic-ntk", "xpos", "kerple",
+                  "kerple-power", "fire", "shaw", "transformer-xl", "cope")
 # Sizes differ where they can, so that no axis can stand in for another.
 ARCHITECTURES = {
     "pre": {"n_layer": 2, "n_head": 2, "n_embd": 16, "head_dim": 8, "value_dim": 8, "d_ff": 24, "activation": "gelu",
@@ -40,6 +43,8 @@ ARCHITECTURES = {
              "tie_head": False, "label_smoothing": 0.0},
 }
 T5_BUCKETS, T5_MAX_DISTANCE = 32, 128
+EXTENSION = 2  # --pos-scale
+SHAW_CLIP = 16
 
 
 def parameter_shapes(config):
@@ -61,6 +66,7 @@ def parameter_shapes(config):
         shapes["position.weight"] = (BLOCK_SIZE, model)
     if config["positions"] == "t5":
         shapes["position.weight"] = (T5_BUCKETS, heads)
+    shapes.update(position_shapes(config))
     for layer in range(config["n_layer"]):
         block = f"block.{layer}"
         add_norm(block + ".norm_1")
@@ -78,6 +84,26 @@ def parameter_shapes(config):
     if not config["tie_head"]:
         shapes["head.weight"] = (VOCABULARY, model)
     return shapes
+
+
+def position_shapes(config):
+    """Of MORE_ENCODINGS."""
+    heads, width, layers = config["n_head"], config["head_dim"], range(config["n_layer"])
+    if config["positions"].startswith("kerple"):
+        return {"position.amount": (heads, 1), "position.shape": (heads, 1)}
+    if config["positions"] == "fire":
+        return {"position.steepness": (), "position.threshold": (), "position.hidden.weight": (32, 1),
+                "position.hidden.bias": (32,), "position.output.weight": (heads, 32), "position.output.bias": (heads,)}
+    if config["positions"] == "shaw":
+        rows = 2 * SHAW_CLIP + 1
+        return {f"position.{layer}.{name}": (rows, size) for layer in layers
+                for name, size in (("key", width), ("value", config["value_dim"]))}
+    if config["positions"] == "transformer-xl":
+        return {"position.content": (heads * width,), "position.distance": (heads * width,),
+                **{f"position.{layer}.weight": (heads * width, config["n_embd"]) for layer in layers}}
+    if config["positions"] == "cope":
+        return {f"position.{layer}.table": (BLOCK_SIZE, width) for layer in layers}
+    return {}
 
 
 def make_parameters(config):
@@ -146,15 +172,25 @@ class Model:
             return x * math.sqrt(model) + torch.stack([angle.sin(), angle.cos()], -1).reshape(TIME, model)
         return x
 
-    def rotate(self, x):
-        """x [examples, head, time, width]; Su et al. 2021, features k and k + width / 2 make a pair."""
-        if self.config["positions"] != "rope":
+    def rotate(self, x, growth=0):
+        """x [examples, head, time, width]; Su et al. 2021: features k and k + width / 2 make a pair, or 2k and 2k + 1.
+        growth: 1 of queries and -1 of keys where pairs are scaled (Sun et al. 2023)."""
+        kind, width = self.config["positions"], x.shape[-1]
+        if not kind.startswith("rope") and kind != "xpos":
             return x
-        width = x.shape[-1]
-        frequency = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-        rotation = torch.exp(1j * torch.outer(torch.arange(TIME, dtype=torch.float64), frequency))
-        rotated = torch.complex(x[..., : width // 2], x[..., width // 2 :]) * rotation
-        return torch.cat([rotated.real, rotated.imag], -1)
+        if kind == "rope-partial":  # the first quarter, in whole pairs
+            width = 2 * math.ceil(width / 8)
+        base = 10000.0 * (EXTENSION ** (width / (width - 2)) if kind == "rope-ntk" else 1)
+        k = torch.arange(0, width, 2, dtype=torch.float64)
+        time = torch.arange(TIME, dtype=torch.float64) / (EXTENSION if kind == "rope-pi" else 1)
+        rotation = torch.exp(1j * torch.outer(time, base ** (-k / width)))
+        if kind == "xpos":
+            rotation = rotation * ((k + 0.4 * width) / (1.4 * width)) ** (growth * time[:, None] / 512)
+        if kind == "rope-interleaved":
+            rotated = torch.complex(x[..., 0::2], x[..., 1::2]) * rotation
+            return torch.view_as_real(rotated).flatten(-2)
+        rotated = torch.complex(x[..., : width // 2], x[..., width // 2 : width]) * rotation
+        return torch.cat([rotated.real, rotated.imag, x[..., width:]], -1)
 
     def position_bias(self):
         """Added to the scaled scores: [head, query, key], or 0."""
@@ -166,17 +202,74 @@ class Model:
             causal = self.config["mask"] == "causal"
             buckets = torch.tensor([[t5_bucket(int(offset), causal) for offset in row] for row in offsets])
             return self.parameters["position.weight"][buckets].permute(2, 0, 1)
+        distance = offsets.abs().double()
+        if self.config["positions"] == "kerple":  # Chi et al. 2022
+            amount, shape = self.kerple_parameters(functional.softplus)
+            return -amount * torch.log1p(shape * distance)
+        if self.config["positions"] == "kerple-power":
+            amount, shape = self.kerple_parameters(lambda raw: 2 * torch.sigmoid(raw))
+            return -amount * torch.where(distance > 0, distance.clamp(min=1) ** shape, 0.0)
+        if self.config["positions"] == "fire":  # Li et al. 2024
+            def psi(x):
+                return torch.log1p((self.parameters["position.steepness"] * x).abs())
+            threshold = (self.parameters["position.threshold"] * BLOCK_SIZE).abs()
+            place = torch.arange(TIME, dtype=torch.float64)[:, None]
+            ratio = psi(distance) / (psi(torch.maximum(threshold, place)) + 1e-6)
+            hidden = functional.relu(self.linear(ratio[..., None], "position.hidden"))
+            return self.linear(hidden, "position.output").permute(2, 0, 1)
         return 0.0
 
-    def attention(self, x, path):
+    def kerple_parameters(self, domain):
+        raw_amount, raw_shape = self.parameters["position.amount"], self.parameters["position.shape"]
+        return functional.softplus(raw_amount)[..., None], domain(raw_shape)[..., None]
+
+    def content_bias(self, query, scores, keep, layer):
+        """Added to the scaled scores of a layer: [examples, head, query, key], or 0. query: as projected."""
+        offsets = torch.arange(TIME)[None, :] - torch.arange(TIME)[:, None]
+        scale = 1 / math.sqrt(self.config["head_dim"])
+        if self.config["positions"] == "shaw":  # Shaw et al. 2018
+            vectors = self.parameters[f"position.{layer}.key"][offsets.clamp(-SHAW_CLIP, SHAW_CLIP) + SHAW_CLIP]
+            return torch.einsum("bhid,ijd->bhij", query, vectors) * scale
+        if self.config["positions"] == "transformer-xl":  # Dai et al. 2019; sines in front of cosines
+            model = self.config["n_embd"]
+            frequency = 10000.0 ** (-torch.arange(0, model, 2, dtype=torch.float64) / model)
+            angle = -offsets[..., None] * frequency
+            mapped = torch.cat([angle.sin(), angle.cos()], -1) @ self.parameters[f"position.{layer}.weight"].T
+            heads = self.parameters["position.distance"].unflatten(0, (self.config["n_head"], 1, -1))
+            mapped = mapped.unflatten(-1, (self.config["n_head"], -1))
+            return torch.einsum("bhid,ijhd->bhij", query + heads, mapped) * scale
+        if self.config["positions"] == "cope":  # Golovneva et al. 2024
+            table = self.parameters[f"position.{layer}.table"]
+            gates = torch.sigmoid(scores) * keep
+            position = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(table) - 1)
+            by_position = query @ table.T
+            below = by_position.gather(-1, position.floor().long())
+            above = by_position.gather(-1, position.ceil().long())
+            return below + (position - position.floor()) * (above - below)
+        return 0.0
+
+    def attention(self, x, layer):
+        path = f"block.{layer}.attention"
+
         def heads(name):
             return self.linear(x, f"{path}.{name}").unflatten(-1, (self.config["n_head"], -1)).transpose(1, 2)
 
-        query, key, value = self.rotate(heads("query")), self.rotate(heads("key")), heads("value")
-        scores = query @ key.transpose(-1, -2) / math.sqrt(self.config["head_dim"]) + self.position_bias()
+        query, key, value = self.rotate(heads("query"), 1), self.rotate(heads("key"), -1), heads("value")
+        asking = query
+        if self.config["positions"] == "transformer-xl":
+            asking = query + self.parameters["position.content"].unflatten(0, (self.config["n_head"], 1, -1))
+        scores = asking @ key.transpose(-1, -2) / math.sqrt(self.config["head_dim"]) + self.position_bias()
+        keep = torch.ones(TIME, TIME, dtype=torch.bool)
         if self.config["mask"] == "causal":
-            scores = scores.masked_fill(torch.ones(TIME, TIME, dtype=torch.bool).triu(1), -math.inf)
-        return self.linear((scores.softmax(-1) @ value).transpose(1, 2).flatten(2), path + ".output")
+            keep = keep.tril()
+        scores = scores + self.content_bias(query, scores, keep, layer)
+        weights = scores.masked_fill(~keep, -math.inf).softmax(-1)
+        mixed = weights @ value
+        if self.config["positions"] == "shaw":
+            offsets = torch.arange(TIME)[None, :] - torch.arange(TIME)[:, None]
+            vectors = self.parameters[f"position.{layer}.value"][offsets.clamp(-SHAW_CLIP, SHAW_CLIP) + SHAW_CLIP]
+            mixed = mixed + torch.einsum("bhij,ijd->bhid", weights, vectors)
+        return self.linear(mixed.transpose(1, 2).flatten(2), path + ".output")
 
     def feed_forward(self, x, path):
         up = self.linear(x, path + ".up")
@@ -190,10 +283,10 @@ class Model:
         for layer in range(self.config["n_layer"]):
             block = f"block.{layer}"
             if self.config["norm_position"] == "pre":
-                x = x + self.attention(self.norm(x, block + ".norm_1"), block + ".attention")
+                x = x + self.attention(self.norm(x, block + ".norm_1"), layer)
                 x = x + self.feed_forward(self.norm(x, block + ".norm_2"), block + ".ffn")
             else:
-                x = self.norm(x + self.attention(x, block + ".attention"), block + ".norm_1")
+                x = self.norm(x + self.attention(x, layer), block + ".norm_1")
                 x = self.norm(x + self.feed_forward(x, block + ".ffn"), block + ".norm_2")
         if self.config["norm_position"] == "pre":
             x = self.norm(x, "final_norm")
@@ -210,7 +303,7 @@ class Model:
 def train(model, tokens, targets):
     """The loss before each update of AdamW; gradients are clipped to a global norm."""
     def decays(name):  # weights of linear maps and embeddings
-        return name.endswith(".weight") and not (name == "position.weight" and model.config["positions"] == "t5")
+        return name.endswith((".weight", ".key", ".value", ".table")) and not (name == "position.weight" and model.config["positions"] == "t5")
 
     groups = [{"params": [p for name, p in model.parameters.items() if decays(name)],
                "weight_decay": TRAINING["weight_decay"]},
@@ -277,7 +370,8 @@ def main():
         "vocabulary": VOCABULARY, "block_size": BLOCK_SIZE, "training": TRAINING,
         "tokens": tokens.tolist(), "targets": targets.tolist(),
         "cases": [make_case(encoding, architecture, tokens, targets)
-                  for encoding in ENCODINGS for architecture in ARCHITECTURES],
+                  for encoding in ENCODINGS for architecture in ARCHITECTURES] +
+                 [make_case(encoding, "gated", tokens, targets) for encoding in MORE_ENCODINGS],
     }
     with open(path, "w", encoding="utf-8") as file:
         file.write(lines_of(reference) + "\n")

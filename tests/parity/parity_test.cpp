@@ -218,22 +218,20 @@ void compare_all(DType dtype, double tolerance) {
     const std::string line = fmt::format("logits {:.1e}, gradients {:.1e}, losses {:.1e}",
                                          errors.logits, errors.gradients, errors.losses);
     ::testing::Test::RecordProperty(encoding, line);
-    fmt::print("{} {:<10}  {}\n", to_string(dtype), encoding, line);
+    fmt::print("{} {:<16}  {}\n", to_string(dtype), encoding, line);
   }
 }
 
-TEST(Parity, ReferenceHasEveryEncodingInEveryArchitecture) {
-  std::set<std::string> encodings, architectures, pairs;
+TEST(Parity, ReferenceHasEveryEncodingAndEveryArchitecture) {
+  std::set<std::string> encodings, architectures;
   for (const Json& expected : reference().at("cases")) {
     const std::string encoding = expected.at("config").at("positions");
     const std::string architecture = expected.at("architecture");
     encodings.insert(encoding);
     architectures.insert(architecture);
-    pairs.insert(encoding + " " + architecture);
     EXPECT_EQ(expected.at("losses").size(), 10u);
   }
   EXPECT_EQ(architectures.size(), 3u);
-  EXPECT_EQ(pairs.size(), encodings.size() * architectures.size());
   for (const EncodingInfo& info : list_encodings()) {
     EXPECT_TRUE(encodings.contains(info.name)) << info.name;
   }
