@@ -17,9 +17,10 @@ constexpr double kSmall = 1e-6;
 // Functional interpolation of relative positions (FIRE; Li et al. 2024, section 3.2):
 //   score_ij + f_h(psi(|i - j|) / (psi(max(L, i)) + 1e-6))    psi(x) = ln(|c x| + 1)
 // with a network f of 32 ReLU units, one for all layers. Distances count against the query's own
-// position i, so longer texts stay within the ratios seen in training; a shift of all positions
-// changes them. Parameters: steepness c (0.1 at the start), threshold L / trained length (1 at the
-// start: below it i alone would never let L learn), hidden, output.
+// position i, so that longer texts stay within the ratios seen in training; a shift of all
+// positions changes them. Parameters: steepness c, 0.1 at the start; threshold L as a share of the
+// trained length, 1 at the start, for queries at positions beyond L teach it nothing; hidden and
+// output, the maps of f.
 class Fire final : public PositionalEncoding {
  public:
   Fire(const Scope& scope, const PositionalConfig& config)
