@@ -86,6 +86,7 @@ std::vector<GradcheckCase> gradcheck_cases() {
   add_normalisation(cases);
   add_attention(cases);
   add_layers(cases);
+  add_mechanisms(cases);
   add_models(cases);
   return cases;
 }

@@ -33,6 +33,7 @@ void add_shaping(Cases& cases);
 void add_normalisation(Cases& cases);
 void add_attention(Cases& cases);
 void add_layers(Cases& cases);
+void add_mechanisms(Cases& cases);
 void add_models(Cases& cases);
 
 }  // namespace attune::gradcheck_suite

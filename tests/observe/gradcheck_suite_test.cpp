@@ -36,7 +36,8 @@ std::vector<std::string> headers_of(const std::string& layer) {
   std::vector<std::string> texts;
   const std::filesystem::path folder =
       std::filesystem::path(ATTUNE_SOURCE_DIR) / "include" / "attune" / layer;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
     texts.push_back(read_header(entry.path()));
   }
   return texts;
@@ -68,12 +69,12 @@ std::string snake_case(const std::string& name) {
 // The classes of a layer's headers that have a forward pass, in snake case.
 std::vector<std::string> declared_layers(const std::string& layer) {
   std::vector<std::string> names;
-  const std::regex declaration(R"(class (\w+) final \{)");
+  const std::regex declaration(R"(class (\w+) final [^{;]*\{)");
   for (const std::string& text : headers_of(layer)) {
     for (std::sregex_iterator at(text.begin(), text.end(), declaration), end; at != end; ++at) {
       const auto begin = static_cast<std::size_t>(at->position());
       const std::string body = text.substr(begin, text.find("\n};", begin) - begin);
-      const bool has_forward = body.find("Var operator()(") != std::string::npos ||
+      const bool has_forward = body.find("operator()(") != std::string::npos ||
                                body.find("Var logits(") != std::string::npos;
       if (has_forward) names.push_back(snake_case((*at)[1]));
     }
