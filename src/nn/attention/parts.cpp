@@ -44,6 +44,12 @@ AttentionOptions options_of(const Pass& pass, std::int64_t heads, int layer) {
   return options;
 }
 
+void expect_rank(const char* layer, const char* what, const Var& x, int rank) {
+  if (x.shape().rank() == rank) return;
+  throw ShapeError(
+      fmt::format("{}: {} {}, expected rank {}", layer, what, to_string(x.shape()), rank));
+}
+
 void expect_width(const char* layer, const char* what, const Var& x, std::int64_t width) {
   if (x.shape().rank() == 3 && x.shape()[2] == width) return;
   throw ShapeError(fmt::format("{}: {} {}, expected [batch, time, {}]", layer, what,

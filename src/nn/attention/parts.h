@@ -25,8 +25,9 @@ struct Mixture {
 // What the pass asks of attention weights beside the mask: statistics of this layer.
 [[nodiscard]] AttentionOptions options_of(const Pass& pass, std::int64_t heads, int layer);
 
-// Throws ShapeError "<name>: query [2, 3] ..., expected ..." unless x has rank 3 and this last
-// extent.
+// Throws ShapeError "<layer>: <what> [2, 3], expected rank 3" unless x has this rank.
+void expect_rank(const char* layer, const char* what, const Var& x, int rank);
+// Throws ShapeError "<layer>: <what> [2, 3, 4], expected [batch, time, 5]" for another shape.
 void expect_width(const char* layer, const char* what, const Var& x, std::int64_t width);
 
 }  // namespace attune::attention_parts
