@@ -191,10 +191,8 @@ TEST(ExternalMemory, AnswersFactsThatTheWeightsHaveNotSeen) {
     return multiply(answer(facts, facts.memory, pass).loss_sum, 1.0 / Facts::kCount);
   });
   const Facts unseen(filing, 99), others(filing, 98);
-              EXPECT_GE(static_cast<double>(answer(unseen, unseen.memory, {}).correct),
-                        0.95 * Facts::kCount);
-              EXPECT_LE(static_cast<double>(answer(unseen, others.memory, {}).correct),
-                        0.4 * Facts::kCount);
+  EXPECT_GE(static_cast<double>(answer(unseen, unseen.memory, {}).correct), 0.95 * Facts::kCount);
+  EXPECT_LE(static_cast<double>(answer(unseen, others.memory, {}).correct), 0.4 * Facts::kCount);
 }
 
 }  // namespace

@@ -1,0 +1,93 @@
+#include "nn/attention/dot_product.h"
+
+#include <fmt/format.h>
+
+#include "attune/core/error.h"
+#include "attune/core/text.h"
+#include "attune/nn/kv_cache.h"
+#include "attune/ops/arithmetic.h"
+
+namespace attune::attention_parts {
+
+AttentionConfig checked(const char* kind, AttentionConfig config, const Uses& uses) {
+  if (config.kv_heads == 0) config.kv_heads = config.heads;
+  if (config.value_dim == 0) config.value_dim = config.head_dim;
+  const auto refuse = [&](bool is_asked_for, const char* what) {
+    if (is_asked_for)
+      throw ConfigError(fmt::format("--attention {}: {} is not a part of it", kind, what));
+  };
+  refuse(config.memory != 0 && config.memory != config.model, "a memory of another width");
+  refuse(!uses.kv_heads && config.kv_heads != config.heads, "--n-kv-head");
+  refuse(!uses.value_dim && config.value_dim != config.head_dim, "--value-dim");
+  refuse(!uses.scale && config.scale != 0, "--attention-scale");
+  refuse(!uses.softcap && config.softcap != 0, "--softcap");
+  refuse(!uses.dropout && config.dropout != 0, "--attn-dropout");
+  refuse(config.normaliser != Normaliser::softmax, "--normaliser");
+  refuse(config.sink != Sink::none, "--attn-sink");
+  refuse(config.qk_norm, "--qk-norm");
+  refuse(config.talking_heads != TalkingHeads::none, "--talking-heads");
+  if (config.heads < 1 || config.kv_heads < 1 || config.heads % config.kv_heads != 0) {
+    throw ConfigError(fmt::format("--attention {}: {} key heads do not divide {} query heads", kind,
+                                  config.kv_heads, config.heads));
+  }
+  return config;
+}
+
+Operands with_positions_and_cache(Operands mapped, const AttentionConfig& config,
+                                  const PositionalEncoding& encoding, int layer,
+                                  const PositionContext& context, const Pass& pass) {
+  auto [query, key, value] = std::move(mapped);
+  const bool transform_before_cache =
+      !pass.cache || encoding.cache_policy() == CachePolicy::transformed_keys;
+  query = encoding.transform_query(query, config.heads, context);
+  if (transform_before_cache) key = encoding.transform_key(key, config.kv_heads, context);
+  if (pass.cache) {
+    if (pass.tape) throw UsageError("attention: a KV-cache carries no gradients, so takes no tape");
+    const std::int64_t time = key.shape()[1];
+    pass.cache->append(layer, key.value(), value.value());
+    key = pass.cache->keys(layer, time);
+    value = pass.cache->values(layer, time);
+  }
+  if (!transform_before_cache) key = encoding.transform_key(key, config.kv_heads, context);
+  return {pass.hook(HookPoint::query, layer, query), pass.hook(HookPoint::key, layer, key),
+          pass.hook(HookPoint::value, layer, value)};
+}
+
+Var attend(const Operands& operands, const AttentionConfig& config, const std::string& path,
+           const PositionalEncoding& encoding, int layer, const PositionContext& context,
+           const Pass& pass, const ScoreTransform& transform) {
+  const Mask mask = pass.mask ? config.mask & *pass.mask : config.mask;
+  AttentionOptions options;
+  options.heads = config.heads;
+  options.kv_heads = config.kv_heads;
+  options.scale = config.scale;
+  options.softcap = config.softcap;
+  options.mask = &mask;
+  options.distance_bias = {context.distance_table, context.first_distance, context.query.values,
+                           context.distance_keys.values};
+  if (pass.training && config.dropout > 0)
+    options.dropout = {config.dropout, pass.random.stream(path + ".pattern"), pass.first_example};
+  if (pass.statistics) options.statistics = pass.statistics->layer(layer);
+
+  const auto& [query, key, value] = operands;
+  const bool looks_inside = pass.hooks && pass.hooks->wants_inside_of_attention(layer);
+  if (!transform && !encoding.depends_on_content() && !looks_inside)
+    return attention(query, key, value, context.score_bias, options);
+
+  AttentionStages stages;
+  stages.scores = [&](const Var& plain, const Array& keep) {
+    const Var bias = encoding.content_bias(query, plain, keep, layer, context, pass);
+    const Var scores = pass.hook(HookPoint::scores, layer, bias.is_null() ? plain : plain + bias);
+    return transform ? transform(scores, keep) : scores;
+  };
+  stages.pattern = [&](const Var& pattern) {
+    return pass.hook(HookPoint::pattern, layer, pattern);
+  };
+  Var weights;
+  stages.weights = [&](const Var& dropped) { return weights = dropped; };
+  const Var mixed = attention_textbook(query, key, value, context.score_bias, options, stages);
+  const Var term = encoding.value_term(weights, layer, context, pass);
+  return term.is_null() ? mixed : mixed + term;
+}
+
+}  // namespace attune::attention_parts
