@@ -11,9 +11,11 @@ Scope Scope::operator/(std::int64_t index) const { return *this / std::to_string
 
 Parameter& Scope::parameter(std::string_view name, const Shape& shape, const Initializer& init,
                             ParameterOptions options) const {
-  const std::string full = (*this / name).path();
-  const RandomStream stream = Randomness{seed_, 0}.stream("init." + full);
-  return store_->create(full, init.make(shape, dtype_, stream), options);
+  return store_->create((*this / name).path(), init.make(shape, dtype_, stream(name)), options);
+}
+
+RandomStream Scope::stream(std::string_view name) const {
+  return Randomness{seed_, 0}.stream("init." + (*this / name).path());
 }
 
 }  // namespace attune

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "attune/autodiff/parameter.h"
+#include "attune/core/random.h"
 #include "attune/nn/init.h"
 
 namespace attune {
@@ -27,6 +28,8 @@ class Scope final {
   // the seed.
   [[nodiscard]] Parameter& parameter(std::string_view name, const Shape& shape,
                                      const Initializer& init, ParameterOptions options = {}) const;
+  // What a layer draws and does not learn: the stream "init.<path>.<name>" of the seed.
+  [[nodiscard]] RandomStream stream(std::string_view name) const;
 
  private:
   ParameterStore* store_;
