@@ -1,9 +1,14 @@
 #include "attune/nn/attention/additive.h"
 #include "attune/nn/attention/axial.h"
+#include "attune/nn/attention/differential.h"
 #include "attune/nn/attention/external_memory.h"
 #include "attune/nn/attention/latent.h"
+#include "attune/nn/attention/linear.h"
 #include "attune/nn/attention/location_sensitive.h"
+#include "attune/nn/attention/mixture.h"
+#include "attune/nn/attention/top_k.h"
 #include "attune/nn/attention/triangular.h"
+#include "attune/ops/arithmetic.h"
 #include "attune/ops/shaping.h"
 #include "observe/gradcheck_suite_layer_case.h"
 
@@ -80,6 +85,78 @@ void add_layers_of_multi_head_attention(Cases& cases) {
   }
 }
 
+// A kind of self-attention and the encoding it reads positions through.
+struct Kind {
+  std::unique_ptr<PositionalEncoding> encoding;
+  std::unique_ptr<SelfAttention> layer;
+};
+
+// "layer self_attention <kind>": every registered kind, with and without causal mask.
+void add_kinds(Cases& cases) {
+  for (const AttentionInfo& info : list_attention()) {
+    for (const bool causal : {true, false}) {
+      add_layer(
+          cases, "self_attention " + info.name + (causal ? "" : " no mask"), {{2, 4, 6}},
+          [&](const Scope& root) {
+            auto encoding = make_positional_encoding(
+                "rope", root / "position",
+                {.model = 6, .heads = 2, .head_dim = 4, .block_size = 4, .causal = causal}, init());
+            AttentionConfig config{.model = 6,
+                                   .heads = 2,
+                                   .head_dim = 4,
+                                   .bias = true,
+                                   .top_k = 2,
+                                   .experts = 2,
+                                   .features = 6};
+            if (!causal) config.mask = Mask::none();
+            auto layer = make_self_attention(info.name, root, config, *encoding, init(), 0);
+            return Kind{std::move(encoding), std::move(layer)};
+          },
+          [](const Kind& kind, Values x, const Pass& pass) {
+            PositionContext context = PositionContext::of(Positions::range(0, 4));
+            kind.encoding->prepare(context, pass);
+            return (*kind.layer)(x[0], context, pass);
+          });
+    }
+  }
+}
+
+// The classes of the kinds by their names, where they have more to them than the kind's forward
+// pass.
+void add_kinds_of_their_own(Cases& cases) {
+  const auto add = [&](const std::string& name, auto make) {
+    add_layer(
+        cases, name, {{2, 3, 6}},
+        [=](const Scope& root) {
+          auto encoding = make_positional_encoding("none", root / "position", {}, init());
+          auto layer = make(root, *encoding);
+          return std::pair(std::move(encoding), std::move(layer));
+        },
+        [](const auto& kind, Values x, const Pass& pass) {
+          if constexpr (requires { kind.second->route(x[0], {}, pass); }) {
+            const MixtureAttention::Routed routed = kind.second->route(x[0], {}, pass);
+            return routed.y * routed.balance;
+          } else {
+            return (*kind.second)(x[0], {}, pass);
+          }
+        });
+  };
+  const AttentionConfig config{.model = 6, .heads = 2, .head_dim = 3, .top_k = 2, .experts = 2};
+  add("linear_attention", [=](const Scope& root, const PositionalEncoding& encoding) {
+    return std::make_unique<LinearAttention>("linear", root, config,
+                                             std::make_unique<EluFeatures>(), encoding, init(), 0);
+  });
+  add("differential_attention depth 3", [=](const Scope& root, const PositionalEncoding& encoding) {
+    return std::make_unique<DifferentialAttention>(root, config, encoding, init(), 3);
+  });
+  add("mixture_attention balance", [=](const Scope& root, const PositionalEncoding& encoding) {
+    return std::make_unique<MixtureAttention>(root, config, encoding, init(), 0);
+  });
+  add("top_k_attention", [=](const Scope& root, const PositionalEncoding& encoding) {
+    return std::make_unique<TopKAttention>(root, config, encoding, init(), 0);
+  });
+}
+
 // By the queries; what stands in a memory has no gradient.
 void add_external_memory(Cases& cases) {
   ExternalMemory memory(2, 3, 4, kDouble);
@@ -95,6 +172,8 @@ void add_mechanisms(Cases& cases) {
   add_triangles(cases);
   add_layers_of_multi_head_attention(cases);
   add_external_memory(cases);
+  add_kinds(cases);
+  add_kinds_of_their_own(cases);
 }
 
 }  // namespace attune::gradcheck_suite

@@ -14,6 +14,16 @@ struct Kind {
 constexpr Kind kKinds[] = {
     {"dot-product", "scaled dot products in several heads (Vaswani 2017)",
      attention_kind::make_dot_product},
+    {"linear", "phi(q) . phi(k) with phi = elu + 1; linear in time (Katharopoulos 2020)",
+     attention_kind::make_linear},
+    {"random-feature", "softmax approximated by random features, linear in time (Choromanski 2021)",
+     attention_kind::make_random_feature},
+    {"differential", "the difference of two softmax maps a head (Ye 2024)",
+     attention_kind::make_differential},
+    {"mixture", "each token asks through one of several experts (Zhang 2022)",
+     attention_kind::make_mixture},
+    {"top-k", "softmax over the k largest scores of a query (Zhao 2019)",
+     attention_kind::make_top_k},
 };
 
 }  // namespace
