@@ -40,12 +40,13 @@ class Reader final {
   [[nodiscard]] std::int64_t read() const { return cache_.read(); }
   void clear() { cache_.clear(); }
 
-  // Reads tokens behind those before, some at a time; the logits of the last one.
-  std::vector<double> operator()(std::span<const std::int32_t> tokens) {
+  // Reads tokens behind those before; the logits of the last one. In one pass where they have to be
+  // read as a whole, else some at a time.
+  std::vector<double> operator()(std::span<const std::int32_t> tokens, bool whole) {
+    const std::size_t step = whole ? tokens.size() : static_cast<std::size_t>(chunk_);
     Var hidden;
-    for (std::size_t begin = 0; begin < tokens.size(); begin += static_cast<std::size_t>(chunk_)) {
-      const auto part =
-          tokens.subspan(begin, std::min(tokens.size() - begin, static_cast<std::size_t>(chunk_)));
+    for (std::size_t begin = 0; begin < tokens.size(); begin += step) {
+      const auto part = tokens.subspan(begin, std::min(tokens.size() - begin, step));
       const auto time = static_cast<std::int64_t>(part.size());
       if (sight_ > 0 && cache_.filled() + time > cache_.capacity())
         cache_.forget(cache_.filled() - (sight_ - 1));

@@ -36,20 +36,6 @@ class MultiHeadAttention final : public SelfAttention {
   }
 
  private:
-  struct Projections {
-    Var query;                       // [batch, query, heads * head_dim]
-    Var key;                         // [batch, key, kv_heads * head_dim]
-    Var value;                       // [batch, key, kv_heads * value_dim]
-    std::int64_t keys_in_cache = 0;  // where the two above are null: so many are read there
-  };
-  [[nodiscard]] bool reads_cache_in_place(const Pass& pass) const;
-  [[nodiscard]] Projections project(const Var& x, const Var& memory, const PositionContext& context,
-                                    const Pass& pass) const;
-  [[nodiscard]] AttentionOptions options(const Mask& mask, const PositionContext& context,
-                                         const Pass& pass) const;
-  [[nodiscard]] Var attend(const Projections& projected, const PositionContext& context,
-                           const Pass& pass) const;
-
   AttentionConfig config_;
   std::string path_;
   const PositionalEncoding& encoding_;

@@ -33,6 +33,7 @@ class Fire final : public PositionalEncoding {
         output_(scope / "output", kHidden, config.heads, true, kaiming()) {}
 
   [[nodiscard]] std::string_view name() const override { return "fire"; }
+  [[nodiscard]] bool acts_on_scores() const override { return true; }
 
   void prepare(PositionContext& context, const Pass& pass) const override {
     const Positions keys = context.key();

@@ -52,6 +52,7 @@ class Kerple final : public PositionalEncoding {
   [[nodiscard]] std::string_view name() const override {
     return form_ == Form::power ? "kerple-power" : "kerple";
   }
+  [[nodiscard]] bool acts_on_scores() const override { return true; }
 
   void prepare(PositionContext& context, const Pass& pass) const override {
     auto [keys, first, count] = context.distances();
