@@ -74,7 +74,8 @@ std::vector<std::string> declared_layers(const std::string& layer) {
     for (std::sregex_iterator at(text.begin(), text.end(), declaration), end; at != end; ++at) {
       const auto begin = static_cast<std::size_t>(at->position());
       const std::string body = text.substr(begin, text.find("\n};", begin) - begin);
-      const bool has_forward = body.find("operator()(") != std::string::npos ||
+      const bool has_forward = body.find("Var operator()(") != std::string::npos ||
+                               body.find("Attended operator()(") != std::string::npos ||
                                body.find("Var logits(") != std::string::npos;
       if (has_forward) names.push_back(snake_case((*at)[1]));
     }
