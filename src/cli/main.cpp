@@ -76,16 +76,7 @@ std::span<const Command> commands() { return kCommands; }
 
 // One line, whatever was typed: what an error quotes may hold line breaks and worse.
 void print_error(std::string_view line) {
-  std::string shown = "attune: ";
-  for (const char c : line) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      shown += fmt::format("\\x{:02x}", byte);
-    } else {
-      shown += c;
-    }
-  }
-  std::fputs((shown + "\n").c_str(), stderr);
+  std::fputs(("attune: " + printable(line) + "\n").c_str(), stderr);
 }
 
 int with_output_error(int code, int error) {

@@ -105,6 +105,20 @@ void apply_config_file(const std::filesystem::path& path, Saved& saved) {
                   path.string(), changed.front()));
 }
 
+// Of a checkpoint, which nobody edits: what is wrong in it is a damage of the file.
+RunConfig checkpoint_config(const Checkpoint& checkpoint, const std::filesystem::path& source,
+                            DataFile& data) {
+  const std::string& toml = checkpoint.state().config_toml;
+  try {
+    RunConfig config = RunConfig::defaults_for(task_in_toml(toml, source.string()));
+    apply_toml(config, toml, source.string(), &data);
+    return config.resolved();
+  } catch (const ConfigError& error) {
+    throw IoError(
+        fmt::format("{}: its configuration is damaged: {}", source.string(), error.what()));
+  }
+}
+
 std::optional<Saved> saved_run(const RunConfig& asked, bool is_dump) {
   if (asked.out_dir.empty()) throw ConfigError("--resume: --out-dir must name the run to continue");
   if (!RunDirectory::holds_run(asked.out_dir)) return std::nullopt;
@@ -112,19 +126,17 @@ std::optional<Saved> saved_run(const RunConfig& asked, bool is_dump) {
   if (!is_dump) saved.directory.emplace(RunDirectory::open(asked.out_dir));
   const std::filesystem::path directory = asked.out_dir;
   const std::filesystem::path config = directory / "config.toml";
-  std::string toml;
-  std::filesystem::path source = directory / "checkpoint.safetensors";
+  const std::filesystem::path source = directory / "checkpoint.safetensors";
   if (std::filesystem::exists(source)) {
     saved.checkpoint.emplace(source);
-    toml = saved.checkpoint->state().config_toml;
-  } else {
-    source = config;
-    toml = read_file(source);
+    saved.wanted = saved.config = checkpoint_config(*saved.checkpoint, source, saved.data);
+    apply_config_file(config, saved);
+    return saved;
   }
-  saved.config = RunConfig::defaults_for(task_in_toml(toml, source.string()));
-  apply_toml(saved.config, toml, source.string(), &saved.data);
+  const std::string toml = read_file(config);
+  saved.config = RunConfig::defaults_for(task_in_toml(toml, config.string()));
+  apply_toml(saved.config, toml, config.string(), &saved.data);
   saved.wanted = saved.config = saved.config.resolved();
-  if (saved.checkpoint) apply_config_file(config, saved);
   return saved;
 }
 
@@ -250,6 +262,7 @@ int run_train(const Command& command, Words words) {
   }
   const std::unique_ptr<Task> task = make_task(config.task);
   config.model = model_config(config, *task);
+  if (saved && saved->checkpoint) saved->checkpoint->require_parameters_of(config.model);
   const std::string toml = to_toml(config, has_data ? &data : nullptr);
   Trainer trainer(config, *task);  // also checks what is looked up by name
   if (is_dump) {

@@ -184,6 +184,19 @@ std::string encode_utf8(char32_t code_point) {
   return {byte(0xf0 | code_point >> 18), continuation(12), continuation(6), continuation(0)};
 }
 
+std::string printable(std::string_view text) {
+  std::string shown;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      shown += fmt::format("\\x{:02x}", byte);
+    } else {
+      shown += c;
+    }
+  }
+  return shown;
+}
+
 std::vector<std::string> nearest(std::string_view name, std::span<const std::string> candidates,
                                  std::size_t most) {
   const std::string_view bare = without_dashes(name);
@@ -191,12 +204,15 @@ std::vector<std::string> nearest(std::string_view name, std::span<const std::str
   std::vector<std::pair<std::size_t, const std::string*>> found;
   for (const std::string& candidate : candidates) {
     const std::string_view bare_candidate = without_dashes(candidate);
-    const std::size_t distance = edit_distance(bare, bare_candidate);
+    const std::size_t surplus =
+        std::max(bare.size(), bare_candidate.size()) - std::min(bare.size(), bare_candidate.size());
     const bool prefix = bare_candidate.starts_with(bare) ||
                         (!bare_candidate.empty() && bare.starts_with(bare_candidate));
-    if (prefix || distance <= std::min<std::size_t>(3, bare.size() / 2)) {
-      found.emplace_back(distance, &candidate);
-    }
+    // No distance is below the difference in length: a word of megabytes costs no table.
+    const std::size_t limit = std::min<std::size_t>(3, bare.size() / 2);
+    const std::size_t distance =
+        prefix || surplus > limit ? surplus : edit_distance(bare, bare_candidate);
+    if (prefix || distance <= limit) found.emplace_back(distance, &candidate);
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });

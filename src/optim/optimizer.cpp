@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "attune/core/error.h"
+#include "attune/core/text.h"
 #include "kernels/optimizer.h"
 #include "model/option_domain.h"
 
@@ -141,8 +142,8 @@ class ElementwiseOptimizer final : public Optimizer {
       }
     }
     if (!by_name.empty()) {
-      throw IoError(
-          fmt::format("optimizer state: {} belongs to no parameter", by_name.begin()->first));
+      throw IoError(fmt::format("optimizer state: {} belongs to no parameter",
+                                printable(by_name.begin()->first)));
     }
     moments_ = std::move(restored);
     updates_ = updates;

@@ -21,17 +21,10 @@ bool is_word(char32_t c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// Error texts are one line.
-std::string printable(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f)
-      result += fmt::format("\\x{:02x}", byte);
-    else
-      result += c;
-  }
-  return result;
+std::string known_texts(const std::vector<std::string>& texts) {
+  if (texts.empty()) return "nothing, the vocabulary is empty";
+  return fmt::format("tokens of the vocabulary, {} texts from \"{}\" to \"{}\"", texts.size(),
+                     printable(texts.front()), printable(texts.back()));
 }
 
 }  // namespace
@@ -88,10 +81,8 @@ std::vector<std::int32_t> Vocabulary::encode(std::string_view text) const {
       while (i < characters.size() && is_word(characters[i])) piece += encode_utf8(characters[i++]);
     const auto found = tokens_.find(piece);
     if (found == tokens_.end())
-      throw ValueError(fmt::format(
-          "prompt: unknown \"{}\" at position {}; expected tokens of the "
-          "vocabulary, {} texts from \"{}\" to \"{}\"",
-          printable(piece), begin, size(), printable(texts_.front()), printable(texts_.back())));
+      throw ValueError(fmt::format("prompt: unknown \"{}\" at position {}; expected {}",
+                                   printable(piece), begin, known_texts(texts_)));
     tokens.push_back(found->second);
   }
   return tokens;

@@ -13,6 +13,7 @@
 #include "attune/core/file.h"
 #include "attune/core/text.h"
 #include "attune/train/safetensors.h"
+#include "model/least_parameters.h"
 
 namespace attune {
 namespace {
@@ -173,7 +174,8 @@ std::vector<Array> matched(const ParameterStore& parameters, const Tensors& tens
   }
   for (const auto& [name, array] : tensors) {
     if (by_name.contains(name)) {
-      throw IoError(fmt::format("{}: parameter {} is unknown to the model", source, name));
+      throw IoError(
+          fmt::format("{}: parameter {} is unknown to the model", source, printable(name)));
     }
   }
   return values;
@@ -209,6 +211,25 @@ Checkpoint::Checkpoint(const std::filesystem::path& path) : source_(path.string(
     const bool is_optimizer = tensor.first.starts_with(kOptimizerPrefix);
     (is_optimizer ? optimizer_ : parameters_).push_back(std::move(tensor));
   }
+}
+
+double Checkpoint::counter(const std::string& name, double otherwise, double least) const {
+  constexpr double kMost = 9007199254740992;  // 2^53: whole numbers are exact up to here
+  const auto found = state_.counters.find(name);
+  const double value = found == state_.counters.end() ? otherwise : found->second;
+  if (value >= least && value <= kMost) return value;
+  throw IoError(fmt::format("{}: metadata {}{} is {}, expected a number from {} to 2^53", source_,
+                            kCounterPrefix, name, format_float(value), format_float(least)));
+}
+
+void Checkpoint::require_parameters_of(const TransformerConfig& model) const {
+  double held = 0;
+  for (const auto& [name, array] : parameters_) held += static_cast<double>(array.size());
+  const double least = least_parameters(model);
+  if (least <= held) return;
+  throw IoError(
+      fmt::format("{}: holds {:.0f} parameters, its configuration asks for {:.0f} or more", source_,
+                  held, least));
 }
 
 void Checkpoint::restore(ParameterStore& parameters) const {

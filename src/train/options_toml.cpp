@@ -14,6 +14,10 @@
 namespace attune {
 namespace {
 
+// Well above any configuration. Nesting costs the parser a byte a level and the stack more when it
+// is taken down.
+constexpr std::size_t kMostBytes = std::size_t{1} << 16;
+
 constexpr std::string_view kTaskKey = "task";
 // Beside the options of the group: what identifies the data file.
 constexpr std::string_view kDataTable = "data";
@@ -78,6 +82,10 @@ void check_utf8(const Option& option, const std::string& text) {
 }
 
 toml::table parse(std::string_view toml, std::string_view source) {
+  if (toml.size() > kMostBytes) {
+    throw ConfigError(fmt::format("{}: {} bytes, expected at most {} of a configuration", source,
+                                  toml.size(), kMostBytes));
+  }
   try {
     return toml::parse(toml, source);
   } catch (const toml::parse_error& error) {

@@ -1,6 +1,7 @@
 #include "attune/train/run_directory.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -61,8 +62,11 @@ std::optional<std::int64_t> step_of(std::string_view line, const std::string& pl
   const auto json = nlohmann::json::parse(line.begin(), line.end(), nullptr, false);
   if (json.is_discarded()) return std::nullopt;
   const auto step = json.is_object() ? json.find("step") : json.end();
-  if (step == json.end() || !step->is_number_integer()) {
-    throw IoError(fmt::format("{}: expected an object with a whole number as \"step\"", place));
+  const bool is_count = step != json.end() && step->is_number_unsigned() &&
+                        step->get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max();
+  if (!is_count) {
+    throw IoError(
+        fmt::format("{}: expected an object with a whole number from 0 as \"step\"", place));
   }
   return step->get<std::int64_t>();
 }

@@ -132,7 +132,8 @@ std::string encode_safetensors(const TensorFile& file) {
   std::size_t size = bytes.size();
   for (const auto& [name, array] : file.tensors) size += static_cast<std::size_t>(array.bytes());
   bytes.reserve(size);
-  for (const auto& [name, array] : file.tensors) {
+  for (const auto& tensor : file.tensors) {
+    const Array& array = tensor.second;
     dispatch(array.dtype(), [&]<class T>() {
       const std::span<const T> elements = array.template data<T>();
       bytes.append(reinterpret_cast<const char*>(elements.data()), elements.size_bytes());

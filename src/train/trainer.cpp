@@ -52,16 +52,15 @@ Trainer::Trainer(const RunConfig& config, const Task& task)
 }
 
 void Trainer::resume(const Checkpoint& checkpoint) {
-  checkpoint.restore(model_.parameters(), *optimizer_);
   const CheckpointState& state = checkpoint.state();
-  const auto counter = [&](const char* name, double otherwise) {
-    const auto found = state.counters.find(name);
-    return found == state.counters.end() ? otherwise : found->second;
-  };
+  const double skipped = checkpoint.counter("skipped_steps", 0, 0);
+  const double stalled_since = checkpoint.counter("stalled_since", -1, -1);
+  const double elapsed_seconds = checkpoint.counter("elapsed_seconds", 0, 0);
+  checkpoint.restore(model_.parameters(), *optimizer_);
   progress_.step = progress_.saved_step = state.step;
-  progress_.skipped = static_cast<std::int64_t>(counter("skipped_steps", 0));
-  progress_.stalled_since = static_cast<std::int64_t>(counter("stalled_since", -1));
-  progress_.elapsed_before = counter("elapsed_seconds", 0);
+  progress_.skipped = static_cast<std::int64_t>(skipped);
+  progress_.stalled_since = static_cast<std::int64_t>(stalled_since);
+  progress_.elapsed_before = elapsed_seconds;
   progress_.best_val_loss = state.best_val_loss;
 }
 

@@ -122,6 +122,67 @@ TEST(CheckpointCases, DamagedFilesAreOneLineAndLeaveTheRunAlone) {  // B39
   }
 }
 
+// Each asks for gigabytes in a file of kilobytes.
+TEST(CheckpointCases, AConfigurationBeyondTheFileTakesNoMemory) {
+  const long before = largest_process_kilobytes();
+  const Workspace space;
+  ASSERT_EQ(space.run(tiny_run("run")).code, 0);
+  const TensorFile good = decode_safetensors(space.read("run/checkpoint.safetensors"), "good");
+  std::filesystem::remove(space.path() / "run/config.toml");
+  for (const char* change : {"n_embd = 8192", "n_layer = 1000", "d_ff = 1000000",
+                             "value_dim = 65536", "tie_head = false\nhead_dim = 65536"}) {
+    SCOPED_TRACE(change);
+    TensorFile file = good;
+    std::string& toml = file.metadata.at("config");
+    toml = std::string("task = \"copy\"\nlength = \"1..3\"\n") + change;
+    space.write("run/checkpoint.safetensors", encode_safetensors(file));
+    for (const Words& words : {Words{"eval", "run"}, Words{"sample", "run"},
+                               Words{"train", "--out-dir=run", "--resume"}}) {
+      const Result result = space.run(words);
+      EXPECT_EQ(result.code, 1) << words[0];
+      EXPECT_TRUE(is_one_line(result.err)) << result.err;
+      EXPECT_NE(result.err.find("run/checkpoint.safetensors: holds "), std::string::npos)
+          << result.err;
+    }
+  }
+  if (!kSanitized && before < kMostKilobytes) {
+    EXPECT_LT(largest_process_kilobytes(), kMostKilobytes);
+  }
+}
+
+TEST(CheckpointCases, AConfigurationOutsideItsDomainIsAnErrorOfTheFile) {
+  const Workspace space;
+  ASSERT_EQ(space.run(tiny_run("run")).code, 0);
+  TensorFile file = decode_safetensors(space.read("run/checkpoint.safetensors"), "good");
+  for (const char* toml : {"task = \"copy\"\nn_embd = 65536", "task = \"copy\"\nn_head = 0",
+                           "task = \"../x\"", "", "task ="}) {
+    file.metadata.at("config") = toml;
+    space.write("run/checkpoint.safetensors", encode_safetensors(file));
+    for (const Words& words : {Words{"eval", "run"}, Words{"train", "--out-dir=run", "--resume"}}) {
+      const Result result = space.run(words);
+      EXPECT_EQ(result.code, 1) << toml;
+      EXPECT_TRUE(is_one_line(result.err)) << result.err;
+      EXPECT_NE(result.err.find("run/checkpoint.safetensors: its configuration is damaged: "),
+                std::string::npos)
+          << result.err;
+    }
+  }
+}
+
+TEST(CheckpointCases, AVocabularyThatIsNoneIsAnErrorOfTheFile) {
+  const Workspace space;
+  ASSERT_EQ(space.run(tiny_run("run")).code, 0);
+  TensorFile file = decode_safetensors(space.read("run/checkpoint.safetensors"), "good");
+  for (const char* vocabulary : {"[]", "[\"\"]", "[\"a\",\"a\"]"}) {
+    file.metadata.at("vocabulary") = vocabulary;
+    space.write("run/checkpoint.safetensors", encode_safetensors(file));
+    const Result result = space.run({"sample", "run"});
+    EXPECT_EQ(result.code, 1);
+    EXPECT_TRUE(is_one_line(result.err)) << result.err;
+    EXPECT_NE(result.err.find("run/checkpoint.safetensors: "), std::string::npos) << result.err;
+  }
+}
+
 TEST(CheckpointCases, ASaveThatFailsKeepsTheOldFile) {  // B40
   const Workspace space;
   ASSERT_EQ(space.run(tiny_run("run") + Words{"--lr-decay-iters=20"}).code, 0);

@@ -238,6 +238,19 @@ TEST(Nearest, FindsNothingFarAway) {
   EXPECT_TRUE(nearest("copy", names, 0).empty());
 }
 
+// Within the time of a test, as a table of distances would not be.
+TEST(Nearest, MeasuresNoDistanceOfAWordThatIsFarTooLong) {
+  const std::string tail(std::size_t{1} << 26, 'x');
+  EXPECT_EQ(nearest("--n-head" + tail, Names{"--n-layer", "--n-head"}), Names{"--n-head"});
+  EXPECT_TRUE(nearest(tail, Names{"--n-layer", "--n-head"}).empty());
+}
+
+TEST(Printable, EscapesWhatWouldEndALine) {
+  EXPECT_EQ(printable(std::string_view("a\n\0\x7f\x1b\xc3\xa9 b", 9)),
+            "a\\x0a\\x00\\x7f\\x1b\xc3\xa9 b");
+  EXPECT_EQ(printable(""), "");
+}
+
 TEST(DidYouMean, IsAPhraseForAnErrorMessage) {
   EXPECT_EQ(did_you_mean("--n", Names{"--n-layer", "--n-head"}),
             "; did you mean --n-head or --n-layer?");

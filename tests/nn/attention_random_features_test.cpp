@@ -92,6 +92,7 @@ TEST(RandomFeatures, ErrorAgainstSoftmaxFallsAsTheRootOfTheirNumber) {
     double error = 0;
     for (std::uint64_t seed = 0; seed < 20; ++seed) error += error_of(count, seed) / 20;
     x.push_back(std::log(static_cast<double>(count)));
+    y.push_back(std::log(error));
   }
   double mean_x = 0, mean_y = 0, xy = 0, xx = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {

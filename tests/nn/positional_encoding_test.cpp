@@ -109,6 +109,17 @@ TEST(SinusoidalEncoding, MultipliesTokensByTheRootOfTheWidth) {
   }
 }
 
+TEST(PositionTables, TakeAtMost64MebibytesWhateverTheContext) {
+  for (const char* name : {"sinusoidal", "rope"}) {
+    Bench bench(DType::float32);
+    const std::int64_t before = buffer_pool::statistics().live_bytes;
+    const auto encoding = make(name, bench, config_of(64, 1, 1 << 20));
+    const std::int64_t taken = buffer_pool::statistics().live_bytes - before;
+    EXPECT_GT(taken, 0) << name;
+    EXPECT_LE(taken, std::int64_t{1} << 26) << name;
+  }
+}
+
 // --- rope: half-split pairs (GPT-NeoX, Llama); B10, B11 ---
 
 Array rotated(std::initializer_list<double> x, std::int32_t position) {

@@ -38,6 +38,13 @@ TEST(Vocabulary, ErrorsAreOneLine) {
   EXPECT_EQ(message.find('\n'), std::string::npos);
 }
 
+TEST(Vocabulary, AnEmptyOneKnowsNothing) {
+  const Vocabulary vocabulary({}, Vocabulary::Spelling::text);
+  EXPECT_EQ(vocabulary.encode(""), Tokens{});
+  EXPECT_EQ(test::message_of<ValueError>([&] { static_cast<void>(vocabulary.encode("a")); }),
+            "prompt: unknown \"a\" at position 0; expected nothing, the vocabulary is empty");
+}
+
 TEST(Vocabulary, TokensOutsideAreRefusedAndIgnoredTargetsShown) {
   const Vocabulary vocabulary({"a", "b"}, Vocabulary::Spelling::symbols);
   EXPECT_EQ(vocabulary.text(kIgnore), "_");

@@ -222,12 +222,57 @@ TEST_F(CheckpointTest, RefusesAMissingAndAnExtraParameter) {
     write(damaged);
     expect_refused(model.parameters, *model.optimizer, good.tensors[i].first + " is missing");
   }
-  for (const char* name : {"block.1.weight", "optim.m.block.1.weight"}) {
+  const std::pair<const char*, const char*> extra[] = {
+      {"block.1.weight", "block.1.weight"},
+      {"optim.m.block.1.weight", "optim.m.block.1.weight"},
+      {"two\nlines", "two\\x0alines"},
+      {"optim.v.two\nlines", "optim.v.two\\x0alines"}};
+  for (const auto& [name, said] : extra) {
     TensorFile damaged = good;
     damaged.tensors.emplace_back(name, Array::zeros({1}, DType::float32));
     write(damaged);
-    expect_refused(model.parameters, *model.optimizer, name);
+    expect_refused(model.parameters, *model.optimizer, said);
   }
+}
+
+TEST_F(CheckpointTest, CountersOutsideTheirRangeAreRefused) {
+  Model model(2);
+  CheckpointState state = state_of(5, 5);
+  state.counters = {
+      {"low", -2}, {"high", 1e16}, {"endless", kInfinity}, {"none", std::nan("")}, {"good", 3}};
+  save_checkpoint(path_, state, model.parameters, *model.optimizer);
+  const Checkpoint checkpoint(path_);
+  EXPECT_EQ(checkpoint.counter("good", 0, 0), 3);
+  EXPECT_EQ(checkpoint.counter("missing", 7, 0), 7);
+  EXPECT_EQ(checkpoint.counter("low", 0, -2), -2);
+  for (const char* name : {"low", "high", "endless", "none"}) {
+    try {
+      static_cast<void>(checkpoint.counter(name, 0, -1));
+      ADD_FAILURE() << name;
+    } catch (const IoError& error) {
+      EXPECT_TRUE(std::string_view(error.what())
+                      .starts_with(path_.string() + ": metadata counter." + name + " is "))
+          << error.what();
+    }
+  }
+}
+
+TEST_F(CheckpointTest, RefusesAModelOfMoreParametersThanItHolds) {
+  Model model(2);
+  save_checkpoint(path_, state_of(5, 5), model.parameters, *model.optimizer);
+  const Checkpoint checkpoint(path_);
+  TransformerConfig config{.vocabulary = 7,
+                           .n_layer = 1,
+                           .n_head = 1,
+                           .n_embd = 1,
+                           .d_ff = 1,
+                           .ffn = false,
+                           .positions = "none"};
+  EXPECT_THROW(checkpoint.require_parameters_of(config.resolved()), IoError);  // 7 + 4
+  config.vocabulary = 3;
+  checkpoint.require_parameters_of(config.resolved());  // 3 + 4, as many as there are
+  config.positions = "learned";
+  EXPECT_THROW(checkpoint.require_parameters_of(config.resolved()), IoError);
 }
 
 TEST_F(CheckpointTest, RefusesMomentsOfAnotherShape) {

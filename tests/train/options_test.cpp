@@ -385,6 +385,38 @@ TEST(ConfigToml, ErrorsNameFileAndKey) {
       << error("n_layer = 3\nn_head = = 4");
 }
 
+TEST(ConfigToml, RefusesWhatIsFarTooLongForAConfiguration) {
+  RunConfig config = RunConfig::defaults_for("copy");
+  std::string toml = "n_layer = 3\n#";
+  toml.resize(65536, 'x');
+  apply_toml(config, toml, "mine.toml");
+  EXPECT_EQ(config.model.n_layer, 3);
+  for (const auto& read : {+[](const std::string& text) { task_in_toml(text, "mine.toml").size(); },
+                           +[](const std::string& text) {
+                             RunConfig other = RunConfig::defaults_for("copy");
+                             apply_toml(other, text, "mine.toml");
+                           }}) {
+    try {
+      read(toml + "x");
+      ADD_FAILURE() << "read";
+    } catch (const ConfigError& error) {
+      EXPECT_STREQ(error.what(),
+                   "mine.toml: 65537 bytes, expected at most 65536 of a configuration");
+    }
+  }
+}
+
+// A key of half a million parts ended the process: taking its tables down needed a frame for each.
+TEST(ConfigToml, TheDeepestKeyIsAnError) {
+  for (const std::size_t parts : {32760, 500000}) {
+    std::string toml = "a";
+    for (std::size_t i = 1; i < parts; ++i) toml += ".a";
+    RunConfig config = RunConfig::defaults_for("copy");
+    EXPECT_THROW(apply_toml(config, toml + " = 1", "mine.toml"), ConfigError);
+    EXPECT_THROW(apply_toml(config, "[" + toml + "]", "mine.toml"), ConfigError);
+  }
+}
+
 struct CommaPunctuation final : std::numpunct<char> {
   char do_decimal_point() const override { return ','; }
   char do_thousands_sep() const override { return '.'; }

@@ -216,7 +216,8 @@ TEST_F(RunDirectoryTest, DamageBeforeTheLastLineIsAnErrorThatNamesTheLine) {
   EXPECT_EQ(message_of<IoError>([&] { run.drop_log_lines_from(2); }),
             "out/metrics.jsonl: line 2 is not JSON");
   EXPECT_EQ(read_file(run.metrics()), log);
-  for (const char* line : {"{}", "[1]", "3", "{\"step\":1.5}", "{\"step\":null}"}) {
+  for (const char* line : {"{}", "[1]", "3", "{\"step\":1.5}", "{\"step\":null}", "{\"step\":-1}",
+                           "{\"step\":9223372036854775808}", "{\"step\":18446744073709551615}"}) {
     write(run.metrics(), std::string(line) + "\n{\"step\":3}\n");
     const std::string message = message_of<IoError>([&] { run.drop_log_lines_from(2); });
     EXPECT_TRUE(message.starts_with("out/metrics.jsonl: line 1: ")) << message;

@@ -1,6 +1,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "attune/core/error.h"
 #include "attune/train/generation.h"
 #include "attune/train/trainer.h"
 #include "train/tiny_run.h"
@@ -148,6 +149,23 @@ INSTANTIATE_TEST_SUITE_P(Matrix, Resumed,
                                           testing::Values(Data::endless, Data::epochs_within_a_step,
                                                           Data::epochs_of_whole_steps)),
                          name_of);
+
+TEST(ResumedFromAHostileFile, CountersThatAreNoneLeaveTheModelAlone) {
+  TinyRun run(tiny());
+  Directory directory;
+  for (const char* name : {"skipped_steps", "stalled_since", "elapsed_seconds"}) {
+    for (const double value : {std::nan(""), 1e300, -2.0}) {
+      CheckpointState state;
+      state.counters = {{name, value}};
+      save_checkpoint((*directory).checkpoint(), state, run.trainer.model().parameters(),
+                      *make_optimizer({}));
+      TinyRun other(tiny());
+      const std::string hash = other.trainer.model().parameters().hash();
+      EXPECT_THROW(other.trainer.resume(directory.checkpoint()), IoError) << name << ' ' << value;
+      EXPECT_EQ(other.trainer.model().parameters().hash(), hash);
+    }
+  }
+}
 
 TEST(ResumedInFloat64, EqualsTheUnbrokenRunBitwise) {
   expect_equal_wherever_broken({"adamw", 2, Data::epochs_within_a_step, DType::float64});

@@ -34,6 +34,9 @@ namespace attune {
 // Throws ValueError for a surrogate and beyond 0x10ffff.
 [[nodiscard]] std::string encode_utf8(char32_t code_point);
 
+// The text with control characters as "\\x0a": what an error quotes stays on its one line.
+[[nodiscard]] std::string printable(std::string_view text);
+
 // Up to `most` of the candidates that are nearest to `name`, best first, ties in the order given.
 // Near is a Damerau-Levenshtein distance of at most 3 and at most half the length of `name`, or one
 // being the beginning of the other; leading dashes do not count.

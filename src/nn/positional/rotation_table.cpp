@@ -6,11 +6,13 @@
 #include <utility>
 
 #include "attune/core/error.h"
+#include "nn/positional/schemes.h"
 
 namespace attune::positional {
 
 RotationTable::RotationTable(DType dtype, std::vector<Pair> pairs, std::int64_t known)
     : dtype_(dtype), pairs_(std::move(pairs)) {
+  known = tabulated_positions(known, 2 * static_cast<std::int64_t>(pairs_.size()));
   if (known > 0) known_ = (*this)(Positions::range(0, known));
 }
 

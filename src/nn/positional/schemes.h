@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cmath>
+
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 
 #include "attune/nn/positional_encoding.h"
@@ -12,6 +15,13 @@ namespace attune::positional {
 [[nodiscard]] inline double score_scale(const PositionalConfig& config) {
   if (config.score_scale != 0) return config.score_scale;
   return 1 / std::sqrt(static_cast<double>(config.head_dim));
+
+// Positions whose numbers, `width` each, an encoding keeps at hand: those of the context, up to
+// 2^24 numbers in all. A context is a word in a file and costs nothing there; positions beyond the
+// table are computed where they are met.
+[[nodiscard]] inline std::int64_t tabulated_positions(std::int64_t block_size, std::int64_t width) {
+  constexpr std::int64_t kMostNumbers = std::int64_t{1} << 24;
+  return std::min(block_size, kMostNumbers / std::max<std::int64_t>(width, 1));
 }
 
 using Maker = std::unique_ptr<PositionalEncoding> (*)(const Scope&, const PositionalConfig&,

@@ -28,10 +28,11 @@ class Sinusoidal final : public PositionalEncoding {
  public:
   Sinusoidal(const Scope& scope, const PositionalConfig& config)
       : model_(config.model),
-        table_(Array::uninitialized({config.block_size, config.model}, scope.dtype())) {
+        table_(Array::uninitialized(
+            {tabulated_positions(config.block_size, config.model), config.model}, scope.dtype())) {
     dispatch(table_.dtype(), [&]<class T>() {
       T* rows = table_.mutable_data<T>().data();
-      for (std::int64_t p = 0; p < config.block_size; ++p) {
+      for (std::int64_t p = 0; p < table_.shape()[0]; ++p) {
         fill_row(static_cast<std::int32_t>(p), model_, rows + p * model_);
       }
     });
@@ -64,7 +65,7 @@ class Sinusoidal final : public PositionalEncoding {
   }
 
   std::int64_t model_;
-  Array table_;  // [block_size, model]: the positions met in training
+  Array table_;  // [position, model]: positions met in training
 };
 
 }  // namespace
