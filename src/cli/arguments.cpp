@@ -219,6 +219,8 @@ Arguments parse_arguments(std::span<const char* const> words,
 
   cxxopts::Options parser("attune");
   for (const CommandOption& option : all) {
+    // cxxopts reads each declaration with a regular expression: what was not given needs none.
+    if (std::ranges::count(rewritten, "--" + option.name) == 0) continue;
     parser.add_options()(option.name, option.help, cxxopts::value<std::string>());
   }
   std::vector<const char*> argv{"attune"};

@@ -38,11 +38,11 @@ std::vector<char32_t> read_characters(const std::string& path) {
 
 // In the order of their code points.
 std::vector<char32_t> distinct(const std::vector<char32_t>& characters) {
-  constexpr char32_t kCodePoints = 0x110000;
-  std::vector<bool> seen(kCodePoints, false);
+  if (characters.empty()) return {};
+  std::vector<bool> seen(*std::ranges::max_element(characters) + std::size_t{1}, false);
   for (const char32_t character : characters) seen[character] = true;
   std::vector<char32_t> result;
-  for (char32_t character = 0; character < kCodePoints; ++character)
+  for (char32_t character = 0; character < seen.size(); ++character)
     if (seen[character]) result.push_back(character);
   return result;
 }

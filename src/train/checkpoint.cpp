@@ -129,7 +129,7 @@ class MetadataReader final {
   }
 
   [[noreturn]] void fail(std::string_view key, std::string_view reason) const {
-    throw IoError(fmt::format("{}: metadata {} {}", source_, key, reason));
+    throw IoError(fmt::format("{}: metadata {} {}", source_, printable(key), reason));
   }
   [[nodiscard]] const std::string& text(const std::string& key) const {
     const auto found = metadata_.find(key);

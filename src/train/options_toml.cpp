@@ -4,12 +4,15 @@
 #include <optional>
 
 #include <fmt/format.h>
+// toml++ 3.3 asserts of keys and values what it refuses right after: "[=]" would end a Debug build.
+#define TOML_ASSERT(expression) static_assert(true)
 #include <toml++/toml.h>
 
 #include "attune/core/error.h"
 #include "attune/core/text.h"
 #include "attune/train/options.h"
 #include "train/option_builders.h"
+#include "train/toml_characters.h"
 
 namespace attune {
 namespace {
@@ -85,6 +88,12 @@ toml::table parse(std::string_view toml, std::string_view source) {
   if (toml.size() > kMostBytes) {
     throw ConfigError(fmt::format("{}: {} bytes, expected at most {} of a configuration", source,
                                   toml.size(), kMostBytes));
+  }
+  if (const auto stray = stray_character(toml)) {
+    const std::string_view before = toml.substr(0, *stray);
+    throw ConfigError(fmt::format(
+        "{}: line {}, column {}: outside of strings and comments there is nothing beyond ASCII",
+        source, std::ranges::count(before, '\n') + 1, *stray - (before.rfind('\n') + 1) + 1));
   }
   try {
     return toml::parse(toml, source);

@@ -8,6 +8,7 @@
 
 #include "attune/core/error.h"
 #include "attune/core/shape.h"
+#include "attune/core/text.h"
 
 namespace attune::safetensors {
 namespace {
@@ -195,8 +196,9 @@ std::string_view format_name(DType dtype) { return dtype == DType::float32 ? "F3
 std::string shown(std::string_view text) {
   constexpr std::size_t kLongest = 100;
   const std::string cut(text.substr(0, kLongest));
+  // JSON leaves the delete character as it is.
   const std::string quoted =
-      nlohmann::json(cut).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      printable(nlohmann::json(cut).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   return text.size() > kLongest ? quoted + "..." : quoted;
 }
 

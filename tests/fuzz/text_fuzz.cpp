@@ -64,10 +64,9 @@ void read(std::string_view bytes, std::int64_t block) {
 
 // Any bytes as a prompt.
 void read_prompt(std::string_view bytes) {
-  TaskOptions options{.name = "copy"};
-  for (const char* name : {"copy", "addition"}) {
-    options.name = name;
-    const std::unique_ptr<Task> task = make_task(options);
+  static const std::unique_ptr<Task> kTasks[] = {make_task({.name = "copy"}),
+                                                 make_task({.name = "addition"})};
+  for (const std::unique_ptr<Task>& task : kTasks) {
     try {
       const std::vector<std::int32_t> tokens = task->encode(bytes);
       require(task->encode(task->decode(tokens)) == tokens, "a prompt reads back");

@@ -17,6 +17,7 @@
 
 #include "attune/core/error.h"
 #include "attune/core/file.h"
+#include "attune/core/text.h"
 #include "attune/train/safetensors.h"
 
 namespace attune {
@@ -309,12 +310,13 @@ TEST_F(CheckpointTest, RefusesDamagedMetadata) {
       {"vocabulary", "[\"a\""},
       {"vocabulary", std::string(1'000'000, '[')},
       {"vocabulary", std::string("[]\0x", 4)},
-      {"counter.skipped_steps", "many"}};
+      {"counter.skipped_steps", "many"},
+      {"counter.two\nlines", "many"}};
   for (const auto& [key, value] : bad_values) {
     TensorFile damaged = good;
     damaged.metadata[key] = value;
     write(damaged);
-    expect_refused(model.parameters, *model.optimizer, std::string("metadata ") + key);
+    expect_refused(model.parameters, *model.optimizer, "metadata " + printable(key));
   }
 }
 

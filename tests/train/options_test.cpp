@@ -406,6 +406,52 @@ TEST(ConfigToml, RefusesWhatIsFarTooLongForAConfiguration) {
   }
 }
 
+TEST(ConfigToml, CharactersBeyondAsciiStandInStringsAndCommentsAlone) {
+  const std::string c = "\xef\xb2\xbf";  // U+FCBF
+  const auto data_of = [](const std::string& toml) -> std::string {
+    RunConfig config = RunConfig::defaults_for("copy");
+    try {
+      apply_toml(config, toml, "mine.toml");
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return config.task.data;
+  };
+  EXPECT_EQ(data_of("\xef\xbb\xbf"
+                    "data = \"a" +
+                    c + "\\\"" + c + "\" # " + c),
+            "a" + c + "\"" + c);
+  EXPECT_EQ(data_of("data = '" + c + "\\' # '" + c), c + "\\");
+  EXPECT_EQ(data_of("data = \"\"\"" + c + "\"\"\\\n  \\\\" + c + "\"\"\"\""),
+            c + "\"\"\\" + c + "\"");
+  EXPECT_EQ(data_of("data =  + c + " + c + "'"), c + "'" + c + "''");
+  EXPECT_EQ(data_of("data = \"\"\nlr = 1\n#" + c), "");
+  const std::string outside[] = {c,
+                                 "data = " + c,
+                                 "data" + c + " = 1",
+                                 "data = \"\"" + c,
+                                 "data = " + c,
+                                 "data = \"\\" + c + "\"",
+                                 "data = \"\"\"\\\n" + c + "\"\"\"",
+                                 "data = 1 #" + c + "\n" + c};
+  for (const std::string& toml : outside) {
+    EXPECT_NE(data_of(toml).find("nothing beyond ASCII"), std::string::npos) << toml;
+  }
+  EXPECT_EQ(data_of("lr = 1\n\nb = " + c),
+            "mine.toml: line 3, column 5: outside of strings and comments there is nothing beyond "
+            "ASCII");
+}
+
+TEST(ConfigToml, WhatIsNoKeyAndNoValueIsAnError) {  // toml++ asserted that it never meets them
+  for (const char* toml : {"[=]",
+                           "[\x07"
+                           "a]",
+                           "[[,]]", "a = \x01", "a = _", "[", "a ="}) {
+    RunConfig config = RunConfig::defaults_for("copy");
+    EXPECT_THROW(apply_toml(config, toml, "mine.toml"), ConfigError) << toml;
+  }
+}
+
 // A key of half a million parts ended the process: taking its tables down needed a frame for each.
 TEST(ConfigToml, TheDeepestKeyIsAnError) {
   for (const std::size_t parts : {32760, 500000}) {

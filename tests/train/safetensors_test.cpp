@@ -148,6 +148,7 @@ TEST(Safetensors, RefusesHeadersThatAreNoObject) {
 
 TEST(Safetensors, RefusesFieldsOfAnotherKind) {
   expect_refused(file_of(R"({"w":5})", 0), "tensor \"w\": 5 found, expected an object");
+  expect_refused(file_of("{\"w\x7f\":5}", 0), "tensor \"w\\x7f\": 5 found");
   expect_refused(file_of(R"({"w":null})", 0), "null found, expected an object");
   expect_refused(file_of(R"({"w":[]})", 0), "an array found, expected an object");
   expect_refused(file_of(R"({"w":{}})", 0), "tensor \"w\": dtype is missing");
