@@ -22,18 +22,22 @@ Array& Parameter::writable_value() {
   return value_;
 }
 
+void ParameterStore::require_room(std::string_view name, std::int64_t elements) const {
+  if (elements <= most_elements_ - elements_) return;
+  throw ConfigError("parameter " + std::string(name) + " of " + std::to_string(elements) +
+                    " numbers beside " + std::to_string(elements_) +
+                    " others makes more than the " + std::to_string(most_elements_) +
+                    " there may be");
+}
+
 Parameter& ParameterStore::create(std::string name, Array value, ParameterOptions options) {
+  require_room(name, value.size());
   const std::int64_t index = count();
   if (!index_of_.emplace(name, index).second) {
     throw ConfigError("there are two parameters named '" + name + "'");
   }
+  elements_ += value.size();
   return parameters_.emplace_back(std::move(name), index, std::move(value), options);
-}
-
-std::int64_t ParameterStore::elements() const {
-  std::int64_t sum = 0;
-  for (const Parameter& parameter : parameters_) sum += parameter.value().size();
-  return sum;
 }
 
 const Parameter* ParameterStore::find(std::string_view name) const {

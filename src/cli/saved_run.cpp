@@ -34,10 +34,9 @@ SavedRun::SavedRun(const std::string& path) {
     const bool is_text = config_.task.name == "text";
     vocabulary_.emplace(state.vocabulary,
                         is_text ? Vocabulary::Spelling::text : Vocabulary::Spelling::symbols);
-    const TransformerConfig model = config_.model_over(vocabulary_->texts());
-    checkpoint.require_parameters_of(model);
-    model_ = std::make_unique<Transformer>(model, static_cast<std::uint64_t>(config_.seed),
-                                           config_.dtype);
+    model_ = std::make_unique<Transformer>(config_.model_over(vocabulary_->texts()),
+                                           static_cast<std::uint64_t>(config_.seed), config_.dtype,
+                                           checkpoint.parameter_elements());
   } catch (const ConfigError& error) {
     throw IoError(fmt::format("{}: its configuration is damaged: {}", file.string(), error.what()));
   } catch (const ValueError& error) {

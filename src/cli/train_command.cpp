@@ -105,7 +105,11 @@ void apply_config_file(const std::filesystem::path& path, Saved& saved) {
                   path.string(), changed.front()));
 }
 
-// Of a checkpoint, which nobody edits: what is wrong in it is a damage of the file.
+// Nobody edits the configuration in a checkpoint: what is wrong in it is a damage of the file.
+[[noreturn]] void fail_damaged(const std::filesystem::path& file, const ConfigError& error) {
+  throw IoError(fmt::format("{}: its configuration is damaged: {}", file.string(), error.what()));
+}
+
 RunConfig checkpoint_config(const Checkpoint& checkpoint, const std::filesystem::path& source,
                             DataFile& data) {
   const std::string& toml = checkpoint.state().config_toml;
@@ -114,8 +118,7 @@ RunConfig checkpoint_config(const Checkpoint& checkpoint, const std::filesystem:
     apply_toml(config, toml, source.string(), &data);
     return config.resolved();
   } catch (const ConfigError& error) {
-    throw IoError(
-        fmt::format("{}: its configuration is damaged: {}", source.string(), error.what()));
+    fail_damaged(source, error);
   }
 }
 
@@ -174,6 +177,16 @@ void check_same_data(const DataFile& saved, const DataFile& now) {
   throw ConfigError(fmt::format(
       "--data: {} ({} bytes) is not the file this run was trained on ({} bytes, SHA-256 {})",
       now.path, now.bytes, saved.bytes, saved.sha256));
+}
+
+// A model that goes on has what its checkpoint holds; a file cannot ask for more memory than that.
+Trainer trainer_of(const RunConfig& config, const Task& task, const std::optional<Saved>& saved) {
+  if (!saved || !saved->checkpoint) return Trainer(config, task);
+  try {
+    return Trainer(config, task, saved->checkpoint->parameter_elements());
+  } catch (const ConfigError& error) {
+    fail_damaged(std::filesystem::path(config.out_dir) / "checkpoint.safetensors", error);
+  }
 }
 
 int exit_code(const RunSummary& summary) {
@@ -262,9 +275,8 @@ int run_train(const Command& command, Words words) {
   }
   const std::unique_ptr<Task> task = make_task(config.task);
   config.model = model_config(config, *task);
-  if (saved && saved->checkpoint) saved->checkpoint->require_parameters_of(config.model);
   const std::string toml = to_toml(config, has_data ? &data : nullptr);
-  Trainer trainer(config, *task);  // also checks what is looked up by name
+  Trainer trainer = trainer_of(config, *task, saved);  // also checks what is looked up by name
   if (is_dump) {
     fmt::print("{}", toml);
     return kDone;

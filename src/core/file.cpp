@@ -16,6 +16,8 @@
 namespace attune {
 namespace {
 
+// Of what has no size: a pipe may be a text, /dev/zero has no end.
+constexpr std::size_t kMostStreamBytes = std::size_t{1} << 28;
 constexpr mode_t kFileMode = 0666;  // narrowed by the umask
 
 [[noreturn]] void fail(const char* operation, const std::filesystem::path& path, int error) {
@@ -106,7 +108,10 @@ std::string read_file(const std::filesystem::path& path) {
   std::string bytes(static_cast<std::size_t>(std::max<off_t>(status.st_size, 4095)) + 1, '\0');
   std::size_t filled = 0;
   for (;;) {
-    if (filled == bytes.size()) bytes.resize(2 * bytes.size());
+    if (filled == bytes.size()) {
+      if (!S_ISREG(status.st_mode) && filled >= kMostStreamBytes) fail("read", path, EFBIG);
+      bytes.resize(2 * bytes.size());
+    }
     const ssize_t count = read(file.get(), bytes.data() + filled, bytes.size() - filled);
     if (count == 0) break;
     if (count > 0) {

@@ -40,8 +40,9 @@ Var checkpointed(const Block& block, const Var& x, const PositionContext& contex
 
 }  // namespace
 
-Transformer::Transformer(const TransformerConfig& config, std::uint64_t seed, DType dtype)
-    : config_(config.resolved()), dtype_(dtype) {
+Transformer::Transformer(const TransformerConfig& config, std::uint64_t seed, DType dtype,
+                         std::int64_t most_parameters)
+    : config_(config.resolved()), dtype_(dtype), store_(most_parameters) {
   if (has_mask_part(config_.mask, "documents") && config_.document_separator == kNoToken)
     throw ConfigError("--mask documents: no token is known that ends a document");
   const Scope root(store_, seed, dtype);

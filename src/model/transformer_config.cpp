@@ -6,7 +6,6 @@
 
 #include "attune/core/error.h"
 #include "attune/core/text.h"
-#include "model/least_parameters.h"
 #include "model/option_domain.h"
 
 namespace attune {
@@ -72,9 +71,9 @@ void check_attention(const TransformerConfig& config) {
     throw ConfigError("--attn-sink: only --normaliser softmax has a sum for a sink to join");
 }
 
-}  // namespace
-
-double least_parameters(const TransformerConfig& config) {
+// Weights of the linear maps and the token embedding, the bulk of a model; in double, which does
+// not overflow.
+double estimated_parameters(const TransformerConfig& config) {
   const auto width = static_cast<double>(config.n_embd);
   const auto heads = static_cast<double>(config.n_head);
   const auto per_head = 2 * static_cast<double>(config.head_dim + config.value_dim);
@@ -82,11 +81,11 @@ double least_parameters(const TransformerConfig& config) {
   const double attention = width * heads * per_head;
   const double ffn = config.ffn ? hidden_maps * width * static_cast<double>(config.d_ff) : 0;
   const double tables = config.tie_head ? 1 : 2;
-  const double positions =
-      config.positions == "learned" ? width * static_cast<double>(config.block_size) : 0;
   return static_cast<double>(config.n_layer) * (attention + ffn) +
-         tables * width * static_cast<double>(config.vocabulary) + positions;
+         tables * width * static_cast<double>(config.vocabulary);
 }
+
+}  // namespace
 
 TransformerConfig TransformerConfig::resolved() const {
   check_sizes(*this);
@@ -104,7 +103,7 @@ TransformerConfig TransformerConfig::resolved() const {
   if (config.d_ff == 0) config.d_ff = 4 * n_embd;
   if (config.attention_dropout == kFollows) config.attention_dropout = dropout;
 
-  const double parameters = least_parameters(config);
+  const double parameters = estimated_parameters(config);
   if (parameters > kMostParameters) {
     throw ConfigError(
         fmt::format("--n-layer {} with --n-embd {} makes {} parameters; at most {} are supported",

@@ -11,7 +11,9 @@ Scope Scope::operator/(std::int64_t index) const { return *this / std::to_string
 
 Parameter& Scope::parameter(std::string_view name, const Shape& shape, const Initializer& init,
                             ParameterOptions options) const {
-  return store_->create((*this / name).path(), init.make(shape, dtype_, stream(name)), options);
+  const std::string full = (*this / name).path();
+  store_->require_room(full, shape.size());
+  return store_->create(full, init.make(shape, dtype_, stream(name)), options);
 }
 
 RandomStream Scope::stream(std::string_view name) const {

@@ -13,7 +13,6 @@
 #include "attune/core/file.h"
 #include "attune/core/text.h"
 #include "attune/train/safetensors.h"
-#include "model/least_parameters.h"
 
 namespace attune {
 namespace {
@@ -222,14 +221,10 @@ double Checkpoint::counter(const std::string& name, double otherwise, double lea
                             kCounterPrefix, name, format_float(value), format_float(least)));
 }
 
-void Checkpoint::require_parameters_of(const TransformerConfig& model) const {
-  double held = 0;
-  for (const auto& [name, array] : parameters_) held += static_cast<double>(array.size());
-  const double least = least_parameters(model);
-  if (least <= held) return;
-  throw IoError(
-      fmt::format("{}: holds {:.0f} parameters, its configuration asks for {:.0f} or more", source_,
-                  held, least));
+std::int64_t Checkpoint::parameter_elements() const {
+  std::int64_t elements = 0;
+  for (const auto& [name, array] : parameters_) elements += array.size();
+  return elements;
 }
 
 void Checkpoint::restore(ParameterStore& parameters) const {

@@ -12,13 +12,12 @@
 #include "attune/core/text.h"
 #include "attune/train/options.h"
 #include "train/option_builders.h"
-#include "train/toml_characters.h"
+#include "train/toml_hazard.h"
 
 namespace attune {
 namespace {
 
-// Well above any configuration. Nesting costs the parser a byte a level and the stack more when it
-// is taken down.
+// Well above any configuration.
 constexpr std::size_t kMostBytes = std::size_t{1} << 16;
 
 constexpr std::string_view kTaskKey = "task";
@@ -89,11 +88,11 @@ toml::table parse(std::string_view toml, std::string_view source) {
     throw ConfigError(fmt::format("{}: {} bytes, expected at most {} of a configuration", source,
                                   toml.size(), kMostBytes));
   }
-  if (const auto stray = stray_character(toml)) {
-    const std::string_view before = toml.substr(0, *stray);
-    throw ConfigError(fmt::format(
-        "{}: line {}, column {}: outside of strings and comments there is nothing beyond ASCII",
-        source, std::ranges::count(before, '\n') + 1, *stray - (before.rfind('\n') + 1) + 1));
+  if (const auto hazard = find_hazard(toml)) {
+    const std::string_view before = toml.substr(0, hazard->offset);
+    throw ConfigError(fmt::format("{}: line {}, column {}: {}", source,
+                                  std::ranges::count(before, '\n') + 1,
+                                  before.size() - before.rfind('\n'), hazard->reason));
   }
   try {
     return toml::parse(toml, source);

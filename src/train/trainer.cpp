@@ -40,12 +40,13 @@ TransformerConfig model_config(const RunConfig& config, const Task& task) {
   return model.resolved();
 }
 
-Trainer::Trainer(const RunConfig& config, const Task& task)
+Trainer::Trainer(const RunConfig& config, const Task& task, std::int64_t most_parameters)
     : config_(config),
       task_(task),
       pool_(config.threads > 0 ? static_cast<int>(config.threads) : ThreadPool::available_cores()),
       batches_(task, static_cast<std::uint64_t>(config.seed), config.train_size),
-      model_(model_config(config, task), static_cast<std::uint64_t>(config.seed), config.dtype),
+      model_(model_config(config, task), static_cast<std::uint64_t>(config.seed), config.dtype,
+             most_parameters),
       optimizer_(make_optimizer(config.optimizer)),
       training_step_(model_, pool_, config.shards) {
   progress_.best_val_loss = std::numeric_limits<double>::infinity();

@@ -92,6 +92,21 @@ TEST(ParameterStore, ANameThatIsTakenIsAnError) {
   EXPECT_EQ(store.count(), 1);
 }
 
+TEST(ParameterStore, HasNoRoomForMoreThanItsLimit) {
+  ParameterStore store(5);
+  store.create("a", Array::zeros({2, 2}));
+  store.require_room("b", 1);
+  for (const std::int64_t elements : {std::int64_t{2}, std::int64_t{1} << 62}) {
+    EXPECT_THROW(store.require_room("b", elements), ConfigError);
+  }
+  EXPECT_THROW(store.create("b", Array::zeros({2})), ConfigError);
+  EXPECT_EQ(store.elements(), 4);
+  store.create("b", Array::zeros({1}));
+  EXPECT_THROW(store.create("c", Array::zeros({1})), ConfigError);
+  store.create("none", Array::zeros({0}));
+  EXPECT_EQ(store.elements(), 5);
+}
+
 TEST(ParameterStore, OptionsSayWhatTrainingMayDo) {
   ParameterStore store;
   const Array value = Array::zeros({2}, DType::float32);

@@ -95,6 +95,11 @@ TEST_F(ReadFile, RefusesADirectory) {
 }
 
 // A pipe has no size and hands over a part at a time.
+TEST_F(ReadFile, RefusesADeviceWithoutAnEnd) {
+  EXPECT_EQ(message_of([] { (void)read_file("/dev/zero"); }), "read: '/dev/zero': File too large");
+  EXPECT_EQ(read_file("/dev/null"), "");
+}
+
 TEST_F(ReadFile, ReadsAPipeToItsEnd) {
   ASSERT_EQ(mkfifo(at("pipe").c_str(), 0600), 0);
   const std::string bytes(300000, 'p');

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -53,11 +54,19 @@ class Parameter final {
 // Owns the parameters of a model, in the order of their creation. Addresses stay valid.
 class ParameterStore final {
  public:
-  // Throws ConfigError where the name is taken.
+  // At most so many numbers in all parameters together; whoever creates some checks before it takes
+  // the memory.
+  explicit ParameterStore(std::int64_t most_elements = std::numeric_limits<std::int64_t>::max())
+      : most_elements_(most_elements) {}
+
+  // Throws ConfigError where a parameter of that many numbers would be one too many.
+  void require_room(std::string_view name, std::int64_t elements) const;
+  // Throws ConfigError where the name is taken or require_room() does.
   Parameter& create(std::string name, Array value, ParameterOptions options = {});
 
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(parameters_.size()); }
-  [[nodiscard]] std::int64_t elements() const;  // numbers in all parameters together
+  // Numbers in all parameters together.
+  [[nodiscard]] std::int64_t elements() const { return elements_; }
   [[nodiscard]] Parameter& operator[](std::int64_t index) {
     return parameters_[static_cast<std::size_t>(index)];
   }
@@ -77,6 +86,8 @@ class ParameterStore final {
   [[nodiscard]] std::string hash() const;
 
  private:
+  std::int64_t most_elements_;
+  std::int64_t elements_ = 0;
   std::deque<Parameter> parameters_;
   std::unordered_map<std::string, std::int64_t> index_of_;
 };

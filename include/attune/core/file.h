@@ -6,7 +6,8 @@
 
 namespace attune {
 
-// The whole file as bytes. Throws IoError: missing, a directory, unreadable.
+// The whole file as bytes. Throws IoError: missing, a directory, unreadable, a pipe or a device of
+// 2^28 bytes or more.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path);
 
 // Replaces a file atomically: temporary `<path>.tmp` beside it, write, fsync, rename, fsync of the

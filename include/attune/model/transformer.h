@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,8 +28,10 @@ struct TokenBatch {
 // Pass of its own.
 class Transformer final {
  public:
-  // Throws ConfigError where the configuration does not fit together.
-  Transformer(const TransformerConfig& config, std::uint64_t seed, DType dtype = DType::float32);
+  // Throws ConfigError where the configuration does not fit together or makes more parameters than
+  // `most_parameters`, before their memory is taken.
+  Transformer(const TransformerConfig& config, std::uint64_t seed, DType dtype = DType::float32,
+              std::int64_t most_parameters = std::numeric_limits<std::int64_t>::max());
 
   [[nodiscard]] const TransformerConfig& config() const { return config_; }
   [[nodiscard]] ParameterStore& parameters() { return store_; }

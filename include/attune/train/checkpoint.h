@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "attune/autodiff/parameter.h"
-#include "attune/model/transformer_config.h"
 #include "attune/optim/optimizer.h"
 
 namespace attune {
@@ -43,9 +42,9 @@ class Checkpoint final {
   // A counter of the state, `otherwise` where there is none. Throws IoError naming file and counter
   // where it is not a finite number of at least `least` and at most 2^53.
   [[nodiscard]] double counter(const std::string& name, double otherwise, double least) const;
-  // Throws IoError where a model of this resolved shape has more parameters than the file: asked
-  // before such a model is made, so that no file has more memory taken than a multiple of its size.
-  void require_parameters_of(const TransformerConfig& model) const;
+  // Numbers in the file's parameters: the most that a model made from its configuration may have,
+  // so that no file has more memory taken than a multiple of its size.
+  [[nodiscard]] std::int64_t parameter_elements() const;
   // All or nothing: every parameter of the store must be there with its shape and dtype, and
   // nothing else; otherwise throws IoError naming file and parameter and leaves the model bitwise
   // as it was. The same for the optimizer.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,8 +31,10 @@ namespace attune {
 // everything that step t's log lines say.
 class Trainer final {
  public:
-  // `config` must be resolved; `task` must outlive the trainer.
-  Trainer(const RunConfig& config, const Task& task);
+  // `config` must be resolved; `task` must outlive the trainer. Throws ConfigError as Transformer
+  // does.
+  Trainer(const RunConfig& config, const Task& task,
+          std::int64_t most_parameters = std::numeric_limits<std::int64_t>::max());
 
   [[nodiscard]] Transformer& model() { return model_; }
   [[nodiscard]] std::int64_t threads() const { return pool_.threads(); }

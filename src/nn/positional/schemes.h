@@ -15,6 +15,7 @@ namespace attune::positional {
 [[nodiscard]] inline double score_scale(const PositionalConfig& config) {
   if (config.score_scale != 0) return config.score_scale;
   return 1 / std::sqrt(static_cast<double>(config.head_dim));
+}
 
 // Positions whose numbers, `width` each, an encoding keeps at hand: those of the context, up to
 // 2^24 numbers in all. A context is a word in a file and costs nothing there; positions beyond the

@@ -1,4 +1,4 @@
-#include "train/toml_characters.h"
+#include "train/toml_hazard.h"
 
 #include <algorithm>
 #include <string>
@@ -16,10 +16,13 @@ class Scanner final {
   explicit Scanner(std::string_view toml)
       : toml_(toml), at_(toml.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0) {}
 
-  std::optional<std::size_t> find() {
-    while (at_ < toml_.size()) {
-      if (is_beyond_ascii()) return at_;
+  std::optional<TomlHazard> find() {
+    for (std::size_t dots = 0; at_ < toml_.size();) {
+      if (is_beyond_ascii()) {
+        return TomlHazard{at_, "outside of strings and comments there is nothing beyond ASCII"};
+      }
       const char c = toml_[at_];
+      if (c == '.' && ++dots > kMostDots) return TomlHazard{at_, "too many parts of keys"};
       if (c == '#') {
         at_ = std::min(toml_.find('\n', at_), toml_.size());
       } else if (c == '"' || c == '\'') {
@@ -71,6 +74,6 @@ class Scanner final {
 
 }  // namespace
 
-std::optional<std::size_t> stray_character(std::string_view toml) { return Scanner(toml).find(); }
+std::optional<TomlHazard> find_hazard(std::string_view toml) { return Scanner(toml).find(); }
 
 }  // namespace attune
