@@ -18,7 +18,7 @@ constexpr std::int64_t kMostHeads = 4096;
 constexpr std::int64_t kMostWidth = 65536;
 constexpr std::int64_t kMostHidden = std::int64_t{1} << 20;
 constexpr std::int64_t kMostContext = std::int64_t{1} << 20;
-constexpr double kMostExtension = 1e6;
+constexpr double kMostExtension = 1000;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
 constexpr double kMostParameters = 4294967296.0;  // 64 GiB with gradients and moments in float32
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "attune/ops/reduce.h"
 #include "model/model_test.h"
 #include "nn/encoding_test.h"
 
@@ -38,7 +39,7 @@ TEST(ShawEncoding, AddsAVectorOfTheClippedDistanceToKeysAndValues) {
     const Array& values = bench.value("position." + std::to_string(layer) + ".value");
     ASSERT_EQ(keys.shape(), (Shape{33, 3}));
     ASSERT_EQ(values.shape(), (Shape{33, 5}));
-    const Array bias = shaw->content_bias(q, scores, {}, layer, context, {}).value();
+    const Array bias = shaw->content_bias(q, Var(), scores, {}, layer, context, {}).value();
     const Array term = shaw->value_term(weights, layer, context, {}).value();
     for (std::int64_t b = 0; b < 2; ++b) {
       for (std::int64_t h = 0; h < 2; ++h) {
@@ -72,8 +73,8 @@ TEST(ShawEncoding, TermsFollowTheScoreScale) {
   const Array q = random_array({1, 3, 6}, 1), scores = random_array({1, 2, 3, 3}, 2);
   const PositionContext context =
       context_of(*scaled, Positions::range(0, 3), Positions::range(0, 3));
-  const Var quarter = scaled->content_bias(q, scores, {}, 0, context, {});
-  const Var whole = unscaled->content_bias(q, scores, {}, 0, context, {});
+  const Var quarter = scaled->content_bias(q, Var(), scores, {}, 0, context, {});
+  const Var whole = unscaled->content_bias(q, Var(), scores, {}, 0, context, {});
   expect_near(quarter.value(),
               plus_scaled(Array::zeros(whole.shape(), kDouble), whole.value(), 0.25), 1e-12);
 }
@@ -83,7 +84,7 @@ TEST(ShawEncoding, TermsFollowTheScoreScale) {
 struct XlTerms {
   Bench bench;
   std::unique_ptr<PositionalEncoding> encoding;
-  Array q = random_array({1, 5, 4}, 1);
+  Array q = random_array({1, 5, 4}, 1), key = random_array({1, 5, 4}, 2);
   Positions positions = Positions::range(0, 5);
   PositionContext context;
 
@@ -108,36 +109,58 @@ struct XlTerms {
     }
     return sum;
   }
-  // What content_bias gives where queries are those of transform_query.
+  // u . k_j of one head.
+  double by_key(std::int64_t j, std::int64_t h) {
+    double sum = 0;
+    for (std::int64_t d = 2 * h; d < 2 * h + 2; ++d)
+      sum += bench.value("position.content").at({d}) * key.at({0, j, d});
+    return sum;
+  }
   Array bias() {
-    const Var query = encoding->transform_query(q, 2, context, {});
-    return encoding->content_bias(query, Var(), {}, 1, context, {}).value();
+    const Array keep = Array::full({1, 2, 5, 5}, 1, kDouble);
+    return encoding->content_bias(q, key, {}, keep, 1, context, {}).value();
   }
 };
 
-TEST(TransformerXlEncoding, PositionTermIsThePapersForEveryPair) {
+TEST(TransformerXlEncoding, TermsAreThePapersForEveryPair) {
   for (const bool causal : {true, false}) {
     XlTerms terms(causal);
     const Array bias = terms.bias();
     for (std::int64_t h = 0; h < 2; ++h) {
       for (std::int64_t i = 0; i < 5; ++i) {
         for (std::int64_t j = 0; j < (causal ? i + 1 : 5); ++j) {
-          EXPECT_NEAR(bias.at({0, h, i, j}), terms.by_distance(i, h, i - j) / std::sqrt(2), 1e-12);
+          const double expected = terms.by_key(j, h) + terms.by_distance(i, h, i - j);
+          EXPECT_NEAR(bias.at({0, h, i, j}), expected / std::sqrt(2), 1e-12);
         }
       }
     }
   }
 }
 
-TEST(TransformerXlEncoding, QueriesGetTheContentTermsVector) {
+// Two query heads to a key head, and a key that no query may see and is no number.
+TEST(TransformerXlEncoding, KeysAreSharedByHeadsAndUnseenOnesDoNotMatter) {
   XlTerms terms(true);
-  const Array query = terms.encoding->transform_query(terms.q, 2, terms.context, {}).value();
-  for (std::int64_t i = 0; i < 5; ++i) {
-    for (std::int64_t d = 0; d < 4; ++d) {
-      EXPECT_EQ(query.at({0, i, d}),
-                terms.q.at({0, i, d}) + terms.bench.value("position.content").at({d}));
-    }
+  std::vector<double> shared, flags;
+  for (std::int64_t j = 0; j < 5; ++j)
+    for (std::int64_t d = 0; d < 2; ++d)
+      shared.push_back(j == 2 ? std::nan("") : terms.key.at({0, j, d}));
+  for (std::int64_t n = 0; n < 2 * 5 * 5; ++n) flags.push_back(n % 5 == 2 ? 0 : 1);
+  const Array keep = Array::from({1, 2, 5, 5}, flags, kDouble);
+  Tape tape;
+  Pass pass;
+  pass.tape = &tape;
+  const Var bias = terms.encoding->content_bias(terms.q, Array::from({1, 5, 2}, shared, kDouble),
+                                                {}, keep, 1, terms.context, pass);
+  const Array& content = terms.bench.value("position.content");
+  for (std::int64_t h = 0; h < 2; ++h) {
+    const double by_key = content.at({2 * h}) * terms.key.at({0, 1, 0}) +
+                          content.at({2 * h + 1}) * terms.key.at({0, 1, 1});
+    EXPECT_NEAR(bias.value().at({0, h, 4, 1}), (by_key + terms.by_distance(4, h, 3)) / std::sqrt(2),
+                1e-12);
   }
+  const Gradients gradients = tape.backward(sum(bias));
+  for (const double slope : gradients[*terms.bench.store.find("position.content")].to_vector())
+    EXPECT_TRUE(std::isfinite(slope));
 }
 
 // The authors' shift: rows over distances 4 .. 0, a column of zeros in front, the same numbers read
@@ -156,7 +179,7 @@ TEST(TransformerXlEncoding, EqualsTheRelativeShiftUnderTheCausalMask) {
     for (std::int64_t i = 0; i < 5; ++i) {
       for (std::int64_t j = 0; j <= i; ++j) {
         const double shifted = padded[static_cast<std::size_t>((i + 1) * 5 + j)];
-        EXPECT_NEAR(bias.at({0, h, i, j}), shifted / std::sqrt(2), 1e-12);
+        EXPECT_NEAR(bias.at({0, h, i, j}), (terms.by_key(j, h) + shifted) / std::sqrt(2), 1e-12);
       }
     }
   }
@@ -184,7 +207,7 @@ TEST(CopeEncoding, InterpolatesBetweenPositionsThatGatesCount) {
       for (std::int64_t i = 0; i < 5; ++i)
         for (std::int64_t j = 0; j < 5; ++j) flags.push_back(j <= i && !(b == 1 && j == 1) ? 1 : 0);
   const Array keep = Array::from({2, 2, 5, 5}, flags, kDouble);
-  const Array bias = cope->content_bias(q, scores, keep, 0, {}, {}).value();
+  const Array bias = cope->content_bias(q, Var(), scores, keep, 0, {}, {}).value();
   double largest = 0;
   for (std::int64_t b = 0; b < 2; ++b) {
     for (std::int64_t h = 0; h < 2; ++h) {

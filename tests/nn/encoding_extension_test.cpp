@@ -51,9 +51,10 @@ class ContentTerms final : public PositionalEncoding {
  public:
   [[nodiscard]] std::string_view name() const override { return "content"; }
   [[nodiscard]] bool depends_on_content() const override { return true; }
-  [[nodiscard]] Var content_bias(const Var& query, const Var& scores, const Array&, int,
-                                 const PositionContext&, const Pass&) const override {
+  [[nodiscard]] Var content_bias(const Var& query, const Var& key, const Var& scores, const Array&,
+                                 int, const PositionContext&, const Pass&) const override {
     EXPECT_EQ(query.shape(), (Shape{2, 5, 6}));
+    EXPECT_EQ(key.shape(), (Shape{2, 5, 6}));
     EXPECT_EQ(scores.shape(), (Shape{2, 2, 5, 5}));
     return scores;
   }

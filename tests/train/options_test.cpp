@@ -240,7 +240,7 @@ TEST(Options, AttentionScaleIsAWordOrAPositiveNumber) {
 
 TEST(Options, PositionsAreStretchedAndDrawn) {
   EXPECT_EQ(with("pos-scale", "2.5").model.position_scale, 2.5);
-  EXPECT_EQ(error_of("pos-scale", "0.5"), "--pos-scale: 0.5 is outside 1 to 1000000");
+  EXPECT_EQ(error_of("pos-scale", "0.5"), "--pos-scale: 0.5 is outside 1 to 1000");
   EXPECT_EQ(with("random-positions", "2048").model.random_positions, 2048);
   EXPECT_EQ(error_of("random-positions", "-1"), "--random-positions: -1 is outside 0 to 1048576");
   EXPECT_EQ(error_of("random-positions", "20"),

@@ -107,11 +107,12 @@ class PositionalEncoding {
   // fused kernel.
   [[nodiscard]] virtual bool depends_on_content() const { return false; }
   // Added to the scaled scores [batch, heads, query, key], or null. query [batch, query, heads *
-  // head_dim] as transformed; `scores` are those without it; `keep` [1 or batch, 1 or heads, query,
-  // key] is 1 where the mask keeps a key, else 0.
-  [[nodiscard]] virtual Var content_bias(const Var& /*query*/, const Var& /*scores*/,
-                                         const Array& /*keep*/, int /*layer*/,
-                                         const PositionContext& /*context*/,
+  // head_dim] and key [batch, key, kv_heads * head_dim], all that are attended to, as transformed;
+  // `scores` are those without it; `keep` [1 or batch, 1 or heads, query, key] is 1 where the mask
+  // keeps a key, else 0.
+  [[nodiscard]] virtual Var content_bias(const Var& /*query*/, const Var& /*key*/,
+                                         const Var& /*scores*/, const Array& /*keep*/,
+                                         int /*layer*/, const PositionContext& /*context*/,
                                          const Pass& /*pass*/) const {
     return {};
   }

@@ -88,7 +88,8 @@ Var attend(const Operands& operands, const AttentionOptions& options,
 
   AttentionStages stages;
   stages.scores = [&](const Var& plain, const Array& keep) {
-    const Var bias = encoding.content_bias(operands.query, plain, keep, layer, context, pass);
+    const Var bias =
+        encoding.content_bias(operands.query, operands.key, plain, keep, layer, context, pass);
     const Var scores = pass.hook(HookPoint::scores, layer, bias.is_null() ? plain : plain + bias);
     return transform ? transform(scores, keep) : scores;
   };

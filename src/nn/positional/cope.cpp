@@ -53,8 +53,9 @@ class Cope final : public PositionalEncoding {
   [[nodiscard]] std::string_view name() const override { return "cope"; }
 
   [[nodiscard]] bool depends_on_content() const override { return true; }
-  [[nodiscard]] Var content_bias(const Var& query, const Var& scores, const Array& keep, int layer,
-                                 const PositionContext&, const Pass& pass) const override {
+  [[nodiscard]] Var content_bias(const Var& query, const Var&, const Var& scores, const Array& keep,
+                                 int layer, const PositionContext&,
+                                 const Pass& pass) const override {
     const DType dtype = scores.dtype();
     const Var gates = where(keep, sigmoid(scores), Array::scalar(0, dtype));
     const Var position =

@@ -33,7 +33,7 @@ class Shaw final : public PositionalEncoding {
     context.columns = context.clipped_distances(-kClip, kClip);
   }
   [[nodiscard]] bool depends_on_content() const override { return true; }
-  [[nodiscard]] Var content_bias(const Var& query, const Var&, const Array&, int layer,
+  [[nodiscard]] Var content_bias(const Var& query, const Var&, const Var&, const Array&, int layer,
                                  const PositionContext& context, const Pass& pass) const override {
     const Var table = pass(*keys_[static_cast<std::size_t>(layer)]);
     const Var by_distance = linear(split_heads(query, heads_), table);  // [.., query, distances]
