@@ -35,14 +35,25 @@ AttentionOptions with_scale(double scale, double softcap) {
   return options;
 }
 
-AttentionOptions with_dropout() {
-  AttentionOptions options = with_heads();
+AttentionOptions with_dropout(double softcap = 0) {
+  AttentionOptions options = with_scale(0, softcap);
   options.dropout = {0.3, Randomness{.seed = 3}.stream("gradcheck.pattern"), 5};
   return options;
 }
 
 AttentionOptions tiled(AttentionOptions options) {
   options.form = AttentionForm::tiled;
+  return options;
+}
+
+AttentionOptions sparse(AttentionOptions options) {
+  options.form = AttentionForm::sparse;
+  return options;
+}
+
+AttentionOptions with_normaliser(Normaliser normaliser) {
+  AttentionOptions options = with_heads();
+  options.normaliser = normaliser;
   return options;
 }
 
@@ -68,6 +79,12 @@ std::vector<Form> forms() {
       {" tiled, padding", tiled(with_dropout()), Mask::key_lengths(lengths, 4)},
       {" tiled, softcap", tiled(with_scale(2, 1.5)), Mask::causal() & Mask::window(2)},
       {" tiled, grouped heads", tiled(with_heads(1)), Mask::causal()},
+      {" sparse", sparse(plain), Mask::causal() & Mask::sparse({.window = 2, .dilation = 2}), 4, 4,
+       1},
+      {" sparse, softcap, dropout", sparse(with_dropout(1.5)), Mask::key_lengths(lengths, 4)},
+      {" sparse, grouped heads", sparse(with_heads(1)), Mask::prefix(2)},
+      {" sigmoid", with_normaliser(Normaliser::sigmoid), Mask::causal(), 4, 4, 1},
+      {" relu", with_normaliser(Normaliser::relu), Mask::causal()},
   };
 }
 
@@ -114,6 +131,26 @@ void add_distance_bias(Cases& cases) {
   }
 }
 
+// Query, key, value, then the sink, the mix of scores and that of weights.
+void add_sink_and_talking_heads(Cases& cases) {
+  static const Mask kCausal = Mask::causal();
+  cases.push_back(uniform_case("attention sink, talking heads",
+                               {{kBatch, 3, kHeads * kKeyWidth},
+                                {kBatch, 4, kHeads * kKeyWidth},
+                                {kBatch, 4, kHeads * kValueWidth},
+                                {kHeads},
+                                {kHeads, kHeads},
+                                {kHeads, kHeads}},
+                               [](Values x) {
+                                 AttentionOptions options = with_heads();
+                                 options.mask = &kCausal;
+                                 options.sink = x[3];
+                                 options.mix_scores = x[4];
+                                 options.mix_weights = x[5];
+                                 return attention(x[0], x[1], x[2], {}, options);
+                               }));
+}
+
 void add_rotation(Cases& cases, const std::string& form, std::int64_t rotated, bool interleaved,
                   std::int64_t batch) {
   constexpr std::int64_t kTime = 3;
@@ -143,6 +180,7 @@ void add_attention(Cases& cases) {
   cases.back().directions = 5;
 
   add_distance_bias(cases);
+  add_sink_and_talking_heads(cases);
   add_rotation(cases, " half-split", 6, false, 1);
   add_rotation(cases, " half-split, a batch", 6, false, kBatch);
   add_rotation(cases, " half-split, partial", 4, false, 1);

@@ -110,6 +110,39 @@ void measure(const char* name, const Mask& mask, std::int64_t longest, int round
   fmt::print("time of the tiled form grows with length to the power {:.2f}\n", slope(lines));
 }
 
+// Masks that keep few pairs, each in the form that is chosen by itself, beside full attention.
+void measure_patterns(std::int64_t longest, int rounds) {
+  struct Pattern {
+    const char* name;
+    Mask mask;
+  };
+  const Pattern patterns[] = {
+      {"causal+window:64", Mask::causal() & Mask::window(64)},
+      {"causal+dilated:64:4", Mask::causal() & Mask::sparse({.window = 64, .dilation = 4})},
+      {"causal+global:32:1", Mask::causal() & Mask::sparse({.window = 32, .globals = 1})},
+      {"causal+bigbird:16:1:2",
+       Mask::causal() & Mask::sparse({.window = 16, .globals = 1, .random = 2, .block = 16})}};
+  fmt::print("masks that keep few pairs, medians of {} rounds\n", rounds);
+  fmt::print("{:<22}{:>8}{:>10}{:>10}{:>10}{:>12}\n", "mask", "length", "kept", "full ms", "ms",
+             "of full");
+  for (const Pattern& pattern : patterns) {
+    for (std::int64_t length = 4 * kShortest; length <= longest; length *= 4) {
+      Attention full(length, Mask::none(), AttentionForm::automatic);
+      Attention masked(length, pattern.mask, AttentionForm::automatic);
+      const std::function<void()> pieces[] = {[&] { full.run(); }, [&] { masked.run(); }};
+      const auto times = measure_in_turns(pieces, rounds);
+      std::int64_t kept = 0;
+      std::vector<std::uint8_t> row(static_cast<std::size_t>(length));
+      for (std::int64_t i = 0; i < length; ++i)
+        kept += pattern.mask.fill_row(0, 0, i, length, length, row);
+      const double full_ms = spread_of(times[0]).median, ms = spread_of(times[1]).median;
+      fmt::print("{:<22}{:>8}{:>10.4f}{:>10.3f}{:>10.3f}{:>12.3f}\n", pattern.name, length,
+                 static_cast<double>(kept) / static_cast<double>(length * length), full_ms, ms,
+                 ms / full_ms);
+    }
+  }
+}
+
 int run(int argc, char** argv) {
   cxxopts::Options options("attention_benchmark", "Times attention over sequences that double.");
   options.add_options()("rounds", "rounds that medians are taken of",
@@ -127,6 +160,7 @@ int run(int argc, char** argv) {
     throw ConfigError(fmt::format("--longest: {} is below {}", longest, 2 * kShortest));
   measure("full", Mask::none(), longest, rounds);
   measure("causal", Mask::causal(), longest, rounds);
+  measure_patterns(longest, rounds);
   return 0;
 }
 

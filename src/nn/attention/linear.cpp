@@ -27,10 +27,7 @@ bool is_causal_or_none(const Mask& mask) {
 
 AttentionConfig linear_config(const char* kind, const AttentionConfig& config,
                               const PositionalEncoding& encoding) {
-  PositionContext probe = PositionContext::of(Positions::range(0, 1));
-  encoding.prepare(probe, {});
-  if (encoding.depends_on_content() || !probe.score_bias.is_null() ||
-      !probe.distance_table.is_null()) {
+  if (encoding.acts_on_scores()) {
     throw ConfigError(fmt::format(
         "--attention {}: --pos {} adds to scores, of which there are none, expected an encoding of "
         "embeddings or of queries and keys",
@@ -128,8 +125,7 @@ std::unique_ptr<SelfAttention> attention_kind::make_linear(const Scope& scope,
                                                            const AttentionConfig& config,
                                                            const PositionalEncoding& encoding,
                                                            const InitScheme& init, int layer) {
-  if (config.scale != 0)
-    throw ConfigError("--attention linear: --attention-scale is not a part of it");
+  if (config.scale != 0) throw ConfigError("--attention linear: --attn-scale is not a part of it");
   return std::make_unique<LinearAttention>("linear", scope, config, std::make_unique<EluFeatures>(),
                                            encoding, init, layer);
 }
