@@ -1,6 +1,10 @@
 #include "attune/nn/attention/axial.h"
 
+#include "attune/core/random.h"
+#include "attune/nn/embedding.h"
+#include "attune/nn/feed_forward.h"
 #include "attune/ops/arithmetic.h"
+#include "attune/ops/loss.h"
 #include "attune/ops/reduce.h"
 #include "attune/ops/shaping.h"
 #include "nn/attention_test.h"
@@ -117,6 +121,49 @@ TEST(AxialAttention, PositionIsThePlaceAlongEachAxis) {
   };
   EXPECT_LE(swapped(plain), 1e-13);
   EXPECT_GT(swapped(rotated), 1e-3);
+}
+
+// Whether the row of each place holds an odd number of ones: what a place sees along one axis, and
+// no place of a column alone knows.
+TEST(AxialAttention, LearnsTheParityOfEachRow) {
+  constexpr std::int64_t kBatch = 16, kSide = 4, kModel = 16;
+  Bench bench(DType::float32);
+  const InitScheme init("xavier", 0.5, 1);
+  const auto none = make_positional_encoding("none", bench.root, {}, init);
+  const Embedding embedding(bench.root / "embedding", 2, kModel, init);
+  const AxialAttention attention(bench.root / "a", {.model = kModel, .heads = 2, .head_dim = 8},
+                                 *none, init, 0);
+  const FeedForward hidden(bench.root / "hidden", {.model = kModel, .hidden = 64}, init, 0);
+  const Linear readout(bench.root / "readout", kModel, 2, true, init);
+  struct Grids {
+    std::vector<std::int32_t> bits, parities;
+  };
+  const auto draw = [&](std::uint32_t seed) {
+    Grids grids;
+    RandomCursor cursor(Randomness{.seed = seed}.stream("bits"), 0);
+    for (std::int64_t row = 0; row < kBatch * kSide; ++row) {
+      std::int32_t ones = 0;
+      for (std::int64_t c = 0; c < kSide; ++c) {
+        grids.bits.push_back(static_cast<std::int32_t>(cursor.below(2)));
+        ones += grids.bits.back();
+      }
+      grids.parities.insert(grids.parities.end(), kSide, ones % 2);
+    }
+    return grids;
+  };
+  const auto answer = [&](const Grids& grids, const Pass& pass) {
+    Var x = embedding(grids.bits, {kBatch, kSide, kSide}, pass);
+    x = x + attention(x, pass);
+    x = x + hidden(x, pass);
+    return cross_entropy(readout(x, pass), grids.parities);
+  };
+  descend(bench.store, 400, 0.01, [&](const Pass& pass) {
+    return multiply(answer(draw(pass.random.step), pass).loss_sum, 1.0 / (kBatch * kSide * kSide));
+  });
+  std::int64_t correct = 0;
+  for (std::uint32_t seed = 0; seed < 10; ++seed)
+    correct += answer(draw(1'000'000 + seed), {}).correct;
+  EXPECT_GE(static_cast<double>(correct), 0.99 * 10 * kBatch * kSide * kSide);
 }
 
 TEST(AxialAttention, RefusesAMaskAndAnotherRank) {
