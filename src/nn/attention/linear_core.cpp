@@ -13,8 +13,9 @@
 namespace attune {
 namespace {
 
-// Tokens of a chunk: its products within cost as much as its state for features of this number.
-constexpr std::int64_t kChunk = 64;
+// Tokens of a chunk. A token costs chunk * (features + value_dim) within it and 2 features *
+// value_dim for the state: about equal for heads of this width.
+constexpr std::int64_t kChunk = 32;
 
 // Values with a 1 behind them, so that S and z are one product.
 Var with_one(const Var& value) {
