@@ -94,16 +94,16 @@ TEST(ParameterStore, ANameThatIsTakenIsAnError) {
 
 TEST(ParameterStore, HasNoRoomForMoreThanItsLimit) {
   ParameterStore store(5);
-  store.create("a", Array::zeros({2, 2}));
+  store.create("a", Array::zeros({2, 2}, DType::float32));
   store.require_room("b", 1);
   for (const std::int64_t elements : {std::int64_t{2}, std::int64_t{1} << 62}) {
     EXPECT_THROW(store.require_room("b", elements), ConfigError);
   }
-  EXPECT_THROW(store.create("b", Array::zeros({2})), ConfigError);
+  EXPECT_THROW(store.create("b", Array::zeros({2}, DType::float32)), ConfigError);
   EXPECT_EQ(store.elements(), 4);
-  store.create("b", Array::zeros({1}));
-  EXPECT_THROW(store.create("c", Array::zeros({1})), ConfigError);
-  store.create("none", Array::zeros({0}));
+  store.create("b", Array::zeros({1}, DType::float32));
+  EXPECT_THROW(store.create("c", Array::zeros({1}, DType::float32)), ConfigError);
+  store.create("none", Array::zeros({0}, DType::float32));
   EXPECT_EQ(store.elements(), 5);
 }
 

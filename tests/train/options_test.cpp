@@ -424,13 +424,13 @@ TEST(ConfigToml, CharactersBeyondAsciiStandInStringsAndCommentsAlone) {
   EXPECT_EQ(data_of("data = '" + c + "\\' # '" + c), c + "\\");
   EXPECT_EQ(data_of("data = \"\"\"" + c + "\"\"\\\n  \\\\" + c + "\"\"\"\""),
             c + "\"\"\\" + c + "\"");
-  EXPECT_EQ(data_of("data =  + c + " + c + "'"), c + "'" + c + "''");
+  EXPECT_EQ(data_of("data = '''" + c + "'" + c + "'''''"), c + "'" + c + "''");
   EXPECT_EQ(data_of("data = \"\"\nlr = 1\n#" + c), "");
   const std::string outside[] = {c,
                                  "data = " + c,
                                  "data" + c + " = 1",
                                  "data = \"\"" + c,
-                                 "data = " + c,
+                                 "data = ''''''" + c,
                                  "data = \"\\" + c + "\"",
                                  "data = \"\"\"\\\n" + c + "\"\"\"",
                                  "data = 1 #" + c + "\n" + c};

@@ -54,10 +54,10 @@ class Parameter final {
 // Owns the parameters of a model, in the order of their creation. Addresses stay valid.
 class ParameterStore final {
  public:
+  ParameterStore() = default;
   // At most so many numbers in all parameters together; whoever creates some checks before it takes
   // the memory.
-  explicit ParameterStore(std::int64_t most_elements = std::numeric_limits<std::int64_t>::max())
-      : most_elements_(most_elements) {}
+  explicit ParameterStore(std::int64_t most_elements) : most_elements_(most_elements) {}
 
   // Throws ConfigError where a parameter of that many numbers would be one too many.
   void require_room(std::string_view name, std::int64_t elements) const;
@@ -86,7 +86,7 @@ class ParameterStore final {
   [[nodiscard]] std::string hash() const;
 
  private:
-  std::int64_t most_elements_;
+  std::int64_t most_elements_ = std::numeric_limits<std::int64_t>::max();
   std::int64_t elements_ = 0;
   std::deque<Parameter> parameters_;
   std::unordered_map<std::string, std::int64_t> index_of_;
