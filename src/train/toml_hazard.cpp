@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr std::string_view kBlanks = " \t\r\n";
+constexpr std::string_view kBeforeString = " \t\r\n=,[{\"'";
 
 // Follows a document from string to string. What is wrong in another way is left to the parser,
 // which reads no further than to there.
@@ -26,6 +27,8 @@ class Scanner final {
       if (c == '#') {
         at_ = std::min(toml_.find('\n', at_), toml_.size());
       } else if (c == '"' || c == '\'') {
+        const bool may_begin = at_ == 0 || kBeforeString.find(toml_[at_ - 1]) != kBeforeString.npos;
+        if (!may_begin && !follows_mark()) return TomlHazard{at_, "a quote inside of a word"};
         skip_string(c);
       } else {
         ++at_;
@@ -35,6 +38,9 @@ class Scanner final {
   }
 
  private:
+  [[nodiscard]] bool follows_mark() const {
+    return at_ == kByteOrderMark.size() && toml_.starts_with(kByteOrderMark);
+  }
   [[nodiscard]] bool is_beyond_ascii() const {
     return static_cast<unsigned char>(toml_[at_]) >= 0x80;
   }

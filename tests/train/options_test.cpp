@@ -437,6 +437,11 @@ TEST(ConfigToml, CharactersBeyondAsciiStandInStringsAndCommentsAlone) {
   for (const std::string& toml : outside) {
     EXPECT_NE(data_of(toml).find("nothing beyond ASCII"), std::string::npos) << toml;
   }
+  for (const char* word : {"lr = 1'", "lr = 1979-05-27'", "lr = 1.\"", "a.'", "lr = [1, true'"}) {
+    EXPECT_NE(data_of(word + c).find("a quote inside of a word"), std::string::npos) << word;
+  }
+  EXPECT_EQ(data_of("\xef\xbb\xbf'data'='" + c + "'"), c);
+  EXPECT_EQ(data_of("x = ['" + c + "','" + c + "'] # '"), "mine.toml: x is not an option");
   EXPECT_EQ(data_of("lr = 1\n\nb = " + c),
             "mine.toml: line 3, column 5: outside of strings and comments there is nothing beyond "
             "ASCII");
