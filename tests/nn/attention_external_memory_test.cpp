@@ -1,6 +1,7 @@
 #include "attune/nn/attention/external_memory.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "attune/nn/linear.h"
 #include "attune/ops/arithmetic.h"
@@ -26,6 +27,10 @@ TEST(TopIndices, AreTheLargestAndOfEqualsTheFirst) {
   const std::vector<std::uint8_t> keep = {0, 1, 0, 1, 1};
   EXPECT_EQ(top_indices(scores, 1, 2, keep), (Indices{1, 3}));
   EXPECT_TRUE(top_indices(scores, 0, 0).empty());
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Array low = Array::from({1, 4}, {-infinity, -infinity, 1, -infinity}, kDouble);
+  EXPECT_EQ(top_indices(low, 0, 3), (Indices{0, 1, 2}));
+  EXPECT_EQ(top_indices(low, 0, 4), (Indices{0, 1, 2, 3}));
 }
 
 struct Filled {

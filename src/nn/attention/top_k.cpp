@@ -30,8 +30,10 @@ Array chosen(const Array& scores, const Array& keep, std::int64_t k) {
   const Shape& extents = scores.shape();
   const std::int64_t heads = extents[1], query = extents[2], key = extents[3];
   std::vector<std::uint8_t> kept;
-  for (const double flag : keep.to_vector()) kept.push_back(flag != 0);
-  std::vector<double> flags(static_cast<std::size_t>(extents.size()), 0.0);
+  dispatch(keep.dtype(), [&]<class T>() {
+    for (const T flag : keep.data<T>()) kept.push_back(flag != 0);
+  });
+  Array flags = Array::zeros(extents, scores.dtype());
   for (std::int64_t row = 0; row < extents.size() / std::max<std::int64_t>(key, 1); ++row) {
     const std::int64_t i = row % query, h = row / query % heads, b = row / query / heads;
     const std::int64_t keep_row =
@@ -40,10 +42,13 @@ Array chosen(const Array& scores, const Array& keep, std::int64_t k) {
         i;
     const auto of_row = std::span(kept).subspan(static_cast<std::size_t>(keep_row * key),
                                                 static_cast<std::size_t>(key));
-    for (const std::int32_t j : top_indices(scores, row, k, of_row))
-      flags[static_cast<std::size_t>(row * key + j)] = 1;
+    const std::vector<std::int32_t> largest = top_indices(scores, row, k, of_row);
+    dispatch(flags.dtype(), [&]<class T>() {
+      T* flag = flags.mutable_data<T>().data() + row * key;
+      for (const std::int32_t j : largest) flag[j] = 1;
+    });
   }
-  return Array::from(extents, flags, scores.dtype());
+  return flags;
 }
 
 }  // namespace
