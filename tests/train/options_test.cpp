@@ -372,7 +372,7 @@ TEST(ConfigToml, ErrorsNameFileAndKey) {
   EXPECT_EQ(
       error("[modell]\nn_layer = 3"),
       "mine.toml: [modell] is not a table of options; did you mean model? (known: data, model, "
-      "attention, training, optimizer, schedule, logging, stopping, run)");
+      "attention, mask, training, optimizer, schedule, logging, stopping, run)");
   EXPECT_EQ(error("n_layer = \"two\""), "mine.toml: n_layer: 'two' is not a whole number");
   EXPECT_EQ(error("layers = 1e3"), "mine.toml: layers: 1000 is not written as a whole number");
   EXPECT_EQ(error("lr = nan"), "mine.toml: lr: 'nan' is not a finite number");

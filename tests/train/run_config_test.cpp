@@ -175,7 +175,8 @@ TEST(RunConfig, EveryFieldOutsideItsDomainNamesItsOption) {
       {[](RunConfig& c) { c.model.init_std = -1; },
        "--init-std: -1 is not a finite number of at least 0"},
       {[](RunConfig& c) { c.model.mask = "casual"; },
-       "--mask: 'casual' is unknown; did you mean causal? (known: causal, none)"},
+       "--mask: 'casual' is unknown; did you mean causal? (known: causal, none, window, "
+       "dilated, global, bigbird, prefix, documents)"},
       {[](RunConfig& c) { c.schedule.lr = -1; }, "--lr: -1 is not a finite number of at least 0"},
       {[](RunConfig& c) { c.schedule.lr = kNan; },
        "--lr: nan is not a finite number of at least 0"},
