@@ -3,7 +3,7 @@
 # PyTorch, and prints one table. Builds in build-bench, which also keeps the measurements (step.jsonl, torch.jsonl).
 # usage: scripts/bench.sh [char|small|toy|wide ...]     default: all, about 15 minutes with PyTorch
 #        scripts/bench.sh profile [CONFIGURATION ...]   where the time of a step goes to, operation by operation
-#        scripts/bench.sh attention                     time and memory over the length of a sequence
+#        scripts/bench.sh attention                     time and memory over the length of a sequence, sparse masks, kinds of attention
 #        scripts/bench.sh generation [ENCODING ...]     tokens made through a key-value cache
 # environment: THREADS=1,2 (default: 1 and all cores, at most 2), ROUNDS=11, PYTHON=python3
 set -euo pipefail
@@ -27,7 +27,10 @@ log=$directory/build.log
 programs=$directory/tests/benchmark
 case ${configurations[0]} in
   profile) exec "$programs/step_benchmark" "${configurations[@]:1}" --threads "$threads" --profile ;;
-  attention | generation) exec "$programs/${configurations[0]}_benchmark" "${configurations[@]:1}" --rounds "$rounds" ;;
+  attention)
+    "$programs/attention_benchmark" "${configurations[@]:1}" --rounds "$rounds"
+    exec "$programs/attention_kinds_benchmark" --rounds "$rounds" ;;
+  generation) exec "$programs/generation_benchmark" "${configurations[@]:1}" --rounds "$rounds" ;;
 esac
 
 echo "measuring ${configurations[*]} on $threads threads" >&2

@@ -19,6 +19,7 @@ AttentionConfig attention_config(const TransformerConfig& config) {
   attention.softcap = config.softcap;
   attention.normaliser = config.normaliser;
   attention.sink = config.sink;
+  attention.temperature = config.temperature;
   attention.qk_norm = config.qk_norm;
   attention.talking_heads = config.talking_heads;
   attention.top_k = config.top_k;

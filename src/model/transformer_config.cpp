@@ -49,6 +49,10 @@ void check_numbers(const TransformerConfig& config) {
   }
   require_not_negative("--init-std", config.init_std);
   require_not_negative("--softcap", config.softcap);
+  if (config.temperature != kLearned && !(config.temperature > 0 && config.temperature < 1e6)) {
+    throw ConfigError(fmt::format("--attn-temperature: {} is not learned or a number above 0",
+                                  format_float(config.temperature)));
+  }
 }
 
 void check_attention(const TransformerConfig& config) {

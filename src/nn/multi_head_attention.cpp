@@ -58,6 +58,12 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope, const AttentionConfig
   }
   const Shape square{config_.heads, config_.heads};
   const auto identity = Initializer::identity();
+  if (config_.temperature == kLearned) {
+    temperature_ =
+        &scope.parameter("temperature", {config_.heads}, Initializer::constant(1), kNotDecayed);
+  } else if (config_.temperature != 1) {
+    fixed_temperature_ = Array::full({config_.heads}, config_.temperature, scope.dtype());
+  }
   if (config_.sink == Sink::learned)
     sink_ = &scope.parameter("sink", {config_.heads}, Initializer::constant(0), kNotDecayed);
   if (config_.sink == Sink::zero) zero_sink_ = Array::zeros({config_.heads}, scope.dtype());
@@ -84,6 +90,8 @@ Var MultiHeadAttention::operator()(const Var& x, const Var& memory, const Positi
 
   const Mask mask = pass.mask ? config_.mask & *pass.mask : config_.mask;
   AttentionOptions options = options_of(config_, path_, layer_, mask, context, pass);
+  if (temperature_) options.temperature = pass(*temperature_);
+  if (!fixed_temperature_.is_null()) options.temperature = Var(fixed_temperature_);
   if (sink_) options.sink = pass(*sink_);
   if (!zero_sink_.is_null()) options.sink = Var(zero_sink_);
   if (mix_scores_) options.mix_scores = pass(*mix_scores_);

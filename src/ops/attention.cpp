@@ -208,7 +208,8 @@ constexpr std::int64_t kMostStoredKeys = 1024;
 
 bool is_composed(const AttentionOptions& options) {
   return options.normaliser != Normaliser::softmax || !options.sink.is_null() ||
-         !options.mix_scores.is_null() || !options.mix_weights.is_null();
+         !options.temperature.is_null() || !options.mix_scores.is_null() ||
+         !options.mix_weights.is_null();
 }
 
 Var attention(const Var& query, const Var& key, const Var& value, const Var& bias,

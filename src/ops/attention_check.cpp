@@ -121,6 +121,7 @@ AttentionExtents check_attention(const char* operation, const AttentionOperand& 
     check_distances(operation, query.dtype, options.distance_bias, extents);
   const std::int64_t heads = extents.heads;
   check_head_parameter(operation, "sink", query.dtype, options.sink, {heads});
+  check_head_parameter(operation, "temperature", query.dtype, options.temperature, {heads});
   check_head_parameter(operation, "mix of scores", query.dtype, options.mix_scores, {heads, heads});
   check_head_parameter(operation, "mix of weights", query.dtype, options.mix_weights,
                        {heads, heads});

@@ -157,6 +157,8 @@ Var attention_textbook(const Var& query, const Var& key, const Var& value, const
     scores = scores + expand(options.distance_bias, extents.query, extents.key);
   if (options.softcap > 0) scores = tanh(scores / options.softcap) * options.softcap;
   if (!options.mix_scores.is_null()) scores = mix_heads(options.mix_scores, scores);
+  if (!options.temperature.is_null())
+    scores = scores / reshape(options.temperature, {extents.heads, 1, 1});
   if (stages.scores) scores = stages.scores(scores, kept.pairs);
 
   auto [pattern, sink] = normalise(scores, kept, options);

@@ -74,6 +74,32 @@ Option attention_scale() {
   return option;
 }
 
+void set_temperature(RunConfig& config, std::string_view text) {
+  const auto value = text == "learned" ? kLearned : parse_float(text);
+  if (!value || !(*value > 0 || text == "learned")) {
+    throw ConfigError(
+        fmt::format("--attn-temperature: '{}' is not learned or a number above 0", text));
+  }
+  config.model.temperature = *value;
+}
+
+Option temperature() {
+  Option option = described(
+      {"attn-temperature",
+       {},
+       kAttention,
+       "What scores are divided by before they become weights: above 1 attends more evenly, below "
+       "more sharply. learned: a number of each head that starts at 1.",
+       "X|learned"},
+      Option::Kind::text);
+  option.set = set_temperature;
+  option.get = [](const RunConfig& config) -> std::string {
+    const double value = config.model.temperature;
+    return value == kLearned ? "learned" : format_float(value);
+  };
+  return option;
+}
+
 // One context length serves the model and the windows of a text.
 Option block_size() {
   Option option = described({"block-size",
@@ -326,6 +352,7 @@ void add_weight_options(std::vector<Option>& options) {
        kAttention,
        "c: scores s become c tanh(s / c), so that none grows beyond c; 0: off."},
       [](auto& config) -> auto& { return config.model.softcap; }));
+  options.push_back(temperature());
   options.push_back(boolean(
       {"qk-norm",
        {},

@@ -12,7 +12,7 @@
 #include "attune/core/text.h"
 #include "attune/train/options.h"
 #include "train/option_builders.h"
-#include "train/toml_hazard.h"
+#include "train/toml_text.h"
 
 namespace attune {
 namespace {
@@ -74,13 +74,14 @@ std::string toml_value(const Option& option, const std::string& text) {
 }
 
 // TOML is UTF-8, and so is the header of a checkpoint that holds it; a path may be anything.
-void check_utf8(const Option& option, const std::string& text) {
+void check_writable(const Option& option, const std::string& text) {
   std::optional<std::size_t> bad_offset;
   static_cast<void>(decode_utf8(text, &bad_offset));
-  if (!bad_offset) return;
+  if (!bad_offset && !has_stand_ins(text)) return;
+  const std::string reason = bad_offset ? fmt::format("is not UTF-8 at byte {}", *bad_offset)
+                                        : "has a character of plane 15, for private use";
   throw ConfigError(
-      fmt::format("--{}: '{}' is not UTF-8 at byte {}: a configuration cannot hold it", option.name,
-                  text, *bad_offset));
+      fmt::format("--{}: '{}' {}: a configuration cannot hold it", option.name, text, reason));
 }
 
 toml::table parse(std::string_view toml, std::string_view source) {
@@ -88,18 +89,12 @@ toml::table parse(std::string_view toml, std::string_view source) {
     throw ConfigError(fmt::format("{}: {} bytes, expected at most {} of a configuration", source,
                                   toml.size(), kMostBytes));
   }
-  if (const auto hazard = find_hazard(toml)) {
-    const std::string_view before = toml.substr(0, hazard->offset);
-    throw ConfigError(fmt::format("{}: line {}, column {}: {}", source,
-                                  std::ranges::count(before, '\n') + 1,
-                                  before.size() - before.rfind('\n'), hazard->reason));
-  }
   try {
-    return toml::parse(toml, source);
+    return toml::parse(to_parser_text(toml, source), source);
   } catch (const toml::parse_error& error) {
     const auto& place = error.source().begin;
     throw ConfigError(fmt::format("{}: line {}, column {}: {}", source, place.line, place.column,
-                                  error.description()));
+                                  from_parser_text(error.description())));
   }
 }
 
@@ -111,13 +106,14 @@ class Reader final {
       : config_(config), source_(source), data_(data) {}
 
   void read(const toml::table& document) {
-    for (const auto& [key, node] : document) {
+    for (const auto& [parsed_key, node] : document) {
+      const std::string key = from_parser_text(parsed_key.str());
       if (const toml::table* table = node.as_table()) {
-        read_table(key.str(), *table);
-      } else if (key.str() == kTaskKey) {
-        config_.task.name = string_of(key.str(), node);
+        read_table(key, *table);
+      } else if (key == kTaskKey) {
+        config_.task.name = string_of(key, node);
       } else {
-        read_option(key.str(), node);
+        read_option(key, node);
       }
     }
     if (data_ != nullptr) data_->path = config_.task.data;
@@ -138,14 +134,15 @@ class Reader final {
       throw ConfigError(fmt::format("{}: [{}] is not a table of options{} (known: {})", source_,
                                     name, did_you_mean(name, known), fmt::join(known, ", ")));
     }
-    for (const auto& [key, node] : table) {
-      if (name == kDataTable && key.str() == kBytesKey) {
+    for (const auto& [parsed_key, node] : table) {
+      const std::string key = from_parser_text(parsed_key.str());
+      if (name == kDataTable && key == kBytesKey) {
         read_bytes(node);
-      } else if (name == kDataTable && key.str() == kSha256Key) {
-        const std::string digest = string_of(key.str(), node);
+      } else if (name == kDataTable && key == kSha256Key) {
+        const std::string digest = string_of(key, node);
         if (data_ != nullptr) data_->sha256 = digest;
       } else {
-        read_option(key.str(), node);
+        read_option(key, node);
       }
     }
   }
@@ -182,7 +179,7 @@ class Reader final {
 
   // The value as it would stand on the command line.
   std::string text_of(std::string_view key, const Option& option, const toml::node& node) const {
-    if (const auto value = node.value_exact<std::string>()) return *value;
+    if (const auto value = node.value_exact<std::string>()) return from_parser_text(*value);
     if (const auto value = node.value_exact<std::int64_t>()) return std::to_string(*value);
     if (const auto value = node.value_exact<bool>()) return option::text_of(*value);
     if (const auto value = node.value_exact<double>()) {
@@ -195,7 +192,7 @@ class Reader final {
   }
 
   std::string string_of(std::string_view key, const toml::node& node) const {
-    if (const auto value = node.value_exact<std::string>()) return *value;
+    if (const auto value = node.value_exact<std::string>()) return from_parser_text(*value);
     fail(key, "expected a string");
   }
 
@@ -222,7 +219,7 @@ std::string to_toml(const RunConfig& config, const DataFile* data) {
     }
     const bool is_data_path = data != nullptr && option.name == "data";
     const std::string text = is_data_path ? data->path : option.get(config);
-    check_utf8(option, text);
+    check_writable(option, text);
     toml += fmt::format("{} = {}\n", key_name(option.name), toml_value(option, text));
   }
   return toml;
@@ -236,7 +233,7 @@ std::string task_in_toml(std::string_view toml, std::string_view source) {
   const toml::table document = parse(toml, source);
   const toml::node* task = document.get(kTaskKey);
   if (task == nullptr) return "";
-  if (const auto name = task->value_exact<std::string>()) return *name;
+  if (const auto name = task->value_exact<std::string>()) return from_parser_text(*name);
   throw ConfigError(fmt::format("{}: {}: expected a string", source, kTaskKey));
 }
 

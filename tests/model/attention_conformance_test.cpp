@@ -40,6 +40,8 @@ std::vector<Variant> variants() {
   add("relu", [](auto& config) { config.normaliser = Normaliser::relu; });
   add("zero sink", [](auto& config) { config.sink = Sink::zero; });
   add("learned sink", [](auto& config) { config.sink = Sink::learned; });
+  add("temperature", [](auto& config) { config.temperature = 3; });
+  add("learned temperature", [](auto& config) { config.temperature = kLearned; });
   add("softcap", [](auto& config) { config.softcap = 2; });
   add("qk-norm", [](auto& config) { config.qk_norm = true; });
   add("talking before", [](auto& config) { config.talking_heads = TalkingHeads::before; });

@@ -212,6 +212,30 @@ TEST(AttentionNormaliser, ASinkFarBelowIsSoftmaxAndFarAboveTakesEverything) {
   for (const double y : with_sink(200).to_vector()) EXPECT_NEAR(y, 0, 1e-60);
 }
 
+// Scores divided by t are those of queries divided by t.
+TEST(AttentionNormaliser, TemperatureDividesTheScoresOfItsHead) {
+  const Case c = small_case();
+  std::vector<Array> inputs = inputs_of(c);
+  inputs[3] = random_array({c.heads}, 3, DType::float64, 0.5, 3);
+  const auto with_temperature = [&](std::span<const Var> x) {
+    AttentionOptions options = c.options();
+    options.temperature = x[3];
+    return attention(x[0], x[1], x[2], {}, options);
+  };
+  std::vector<double> query = inputs[0].to_vector();
+  for (std::size_t i = 0; i < query.size(); ++i) {
+    const auto head = static_cast<std::int64_t>(i) / c.head_dim % c.heads;
+    query[i] /= inputs[3].at({head});
+  }
+  const std::vector<Var> x(inputs.begin(), inputs.end());
+  std::vector<Array> divided = inputs;
+  divided[0] = Array::from(inputs[0].shape(), query, DType::float64);
+  expect_near(with_temperature(x).value(),
+              run(c, {}, std::vector<Var>(divided.begin(), divided.end())).value().to_vector(),
+              1e-12);
+  expect_gradients_match(with_temperature, inputs);
+}
+
 TEST(AttentionNormaliser, MaskedKeysMayHoldNan) {
   Case c = small_case();
   c.mask = Mask::key_padding(2, {1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1, 0});

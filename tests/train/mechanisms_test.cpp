@@ -81,6 +81,7 @@ TEST(Mechanisms, EveryChoiceOfTheDotProductLayerTrains) {
     for (const std::string& value : find_option(option)->choices) expect_trains({{option, value}});
   expect_trains({{"qk-norm", "true"}});
   expect_trains({{"softcap", "3"}});
+  for (const char* value : {"0.5", "learned"}) expect_trains({{"attn-temperature", value}});
   expect_trains({{"n-kv-head", "1"}});
   expect_trains({{"n-kv-head", "1"}, {"pos", "rope"}, {"qk-norm", "true"}, {"softcap", "5"}});
 }
@@ -103,6 +104,11 @@ TEST(Mechanisms, WhatDoesNotFitIsRefused) {
             "dilated, global, bigbird, prefix, documents)");
   EXPECT_EQ(message({{"mask", ""}}).substr(0, 22), "--mask: '' is unknown ");
   EXPECT_EQ(message({{"window", "0"}}), "--window: 0 is outside 1 to 1048576");
+  for (const char* value : {"0", "-2", "-1", "nan", "warm"}) {
+    EXPECT_NE(message({{"attn-temperature", value}}).find("--attn-temperature: '"),
+              std::string::npos)
+        << value;
+  }
   EXPECT_EQ(message({{"softcap", "-1"}}), "--softcap: -1 is not a finite number of at least 0");
 }
 

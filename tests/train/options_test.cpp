@@ -31,8 +31,9 @@ std::string error_of(const std::string& name, const std::string& value) {
 // A value other than the default of every option, as it is written.
 std::string other_value(const Option& option, const RunConfig& defaults) {
   static const std::map<std::string, std::string> kSpecial{
-      {"length", "3..17"}, {"attn-scale", "0.37"}, {"attn-dropout", "0.4"}, {"min-lr", "0.00012"},
-      {"device", "cpu"},   {"compile", "false"},   {"decay-lr", "false"},   {"dropout", "0.1"}};
+      {"length", "3..17"},     {"attn-scale", "0.37"}, {"attn-temperature", "1.7"},
+      {"attn-dropout", "0.4"}, {"min-lr", "0.00012"},  {"device", "cpu"},
+      {"compile", "false"},    {"decay-lr", "false"},  {"dropout", "0.1"}};
   if (const auto found = kSpecial.find(option.name); found != kSpecial.end()) return found->second;
   const std::string value = option.get(defaults);
   switch (option.kind) {
@@ -235,6 +236,8 @@ TEST(Options, AttentionScaleIsAWordOrAPositiveNumber) {
   EXPECT_EQ(with("attn-scale", "sqrt").model.attention_scale, 0);
   EXPECT_EQ(with("attn-scale", "none").model.attention_scale, 1);
   EXPECT_EQ(with("attn-scale", "0.25").model.attention_scale, 0.25);
+  EXPECT_EQ(with("attn-temperature", "learned").model.temperature, kLearned);
+  EXPECT_EQ(with("attn-temperature", "0.25").model.temperature, 0.25);
   EXPECT_EQ(error_of("attn-scale", "0"), "--attn-scale: '0' is not sqrt, none or a number above 0");
 }
 
@@ -406,45 +409,46 @@ TEST(ConfigToml, RefusesWhatIsFarTooLongForAConfiguration) {
   }
 }
 
-TEST(ConfigToml, CharactersBeyondAsciiStandInStringsAndCommentsAlone) {
-  const std::string c = "\xef\xb2\xbf";  // U+FCBF
-  const auto data_of = [](const std::string& toml) -> std::string {
-    RunConfig config = RunConfig::defaults_for("copy");
+// toml++ 3.3 does something undefined with many of them wherever it looks for a blank.
+TEST(ConfigToml, CharactersBeyondAsciiNeverReachTheParser) {
+  const std::string wide =
+      "\xc2\xa1\xc3\xa9\xd0\x96\xef\xac\xa6\xef\xb8\x8f\xef\xbb\xbf\xf0\x9f\x98\x80";
+  RunConfig config = RunConfig::defaults_for("copy");
+  config.task.data = "a" + wide + "\"";
+  RunConfig read = RunConfig::defaults_for("copy");
+  apply_toml(read, to_toml(config, nullptr) + "# " + wide, "mine.toml");
+  EXPECT_EQ(read.task.data, config.task.data);
+  apply_toml(read,
+             "\xef\xbb\xbf"
+             "data = '" +
+                 wide + "' # " + wide,
+             "mine.toml");
+  EXPECT_EQ(read.task.data, wide);
+
+  const auto error = [](const std::string& toml) -> std::string {
+    RunConfig other = RunConfig::defaults_for("copy");
     try {
-      apply_toml(config, toml, "mine.toml");
+      apply_toml(other, toml, "mine.toml");
     } catch (const ConfigError& error) {
       return error.what();
     }
-    return config.task.data;
+    return "";
   };
-  EXPECT_EQ(data_of("\xef\xbb\xbf"
-                    "data = \"a" +
-                    c + "\\\"" + c + "\" # " + c),
-            "a" + c + "\"" + c);
-  EXPECT_EQ(data_of("data = '" + c + "\\' # '" + c), c + "\\");
-  EXPECT_EQ(data_of("data = \"\"\"" + c + "\"\"\\\n  \\\\" + c + "\"\"\"\""),
-            c + "\"\"\\" + c + "\"");
-  EXPECT_EQ(data_of("data = '''" + c + "'" + c + "'''''"), c + "'" + c + "''");
-  EXPECT_EQ(data_of("data = \"\"\nlr = 1\n#" + c), "");
-  const std::string outside[] = {c,
-                                 "data = " + c,
-                                 "data" + c + " = 1",
-                                 "data = \"\"" + c,
-                                 "data = ''''''" + c,
-                                 "data = \"\\" + c + "\"",
-                                 "data = \"\"\"\\\n" + c + "\"\"\"",
-                                 "data = 1 #" + c + "\n" + c};
-  for (const std::string& toml : outside) {
-    EXPECT_NE(data_of(toml).find("nothing beyond ASCII"), std::string::npos) << toml;
+  EXPECT_EQ(error("'\xc3\xa9' = 1"), "mine.toml: \xc3\xa9 is not an option");
+  EXPECT_TRUE(error("lr = 1\n\xc3\xa9 = 1").starts_with("mine.toml: line 2, column 1: "));
+  EXPECT_NE(error("\xc3\xa9 = 1").find("'\xc3\xa9'"), std::string::npos) << error("\xc3\xa9 = 1");
+  for (const char* malformed : {"lr = 1'\xc3\xa9", "lr =0915-='\xef\xbb\xbb",
+                                "lr = \xc2\xa0"
+                                "1",
+                                "\xef\xac\xa6"}) {
+    EXPECT_NE(error(malformed), "") << malformed;
   }
-  for (const char* word : {"lr = 1'", "lr = 1979-05-27'", "lr = 1.\"", "a.'", "lr = [1, true'"}) {
-    EXPECT_NE(data_of(word + c).find("a quote inside of a word"), std::string::npos) << word;
-  }
-  EXPECT_EQ(data_of("\xef\xbb\xbf'data'='" + c + "'"), c);
-  EXPECT_EQ(data_of("x = ['" + c + "','" + c + "'] # '"), "mine.toml: x is not an option");
-  EXPECT_EQ(data_of("lr = 1\n\nb = " + c),
-            "mine.toml: line 3, column 5: outside of strings and comments there is nothing beyond "
-            "ASCII");
+  EXPECT_EQ(error("lr = 1\n# \xc3"), "mine.toml: not UTF-8 at byte 9");
+  const char* plane_15 = "mine.toml: line 1, column 9: characters of plane 15 are for private use";
+  EXPECT_EQ(error("data = '\xf3\xb0\x83\xa9'"), plane_15);
+  EXPECT_EQ(error("data = \"\\U000F00e9\""), plane_15);
+  config.task.data = "\xf3\xb0\x83\xa9";
+  EXPECT_THROW(static_cast<void>(to_toml(config, nullptr)), ConfigError);
 }
 
 TEST(ConfigToml, WhatIsNoKeyAndNoValueIsAnError) {  // toml++ asserted that it never meets them

@@ -45,7 +45,8 @@ struct TransformerConfig {
   double softcap = 0;                          // c tanh(score / c); 0: off
   Normaliser normaliser = Normaliser::softmax;
   Sink sink = Sink::none;
-  bool qk_norm = false;  // RMS norm of every head's queries and keys
+  double temperature = 1;  // of attention: scores are divided by it; kLearned: a head's own
+  bool qk_norm = false;    // RMS norm of every head's queries and keys
   TalkingHeads talking_heads = TalkingHeads::none;
   std::int64_t top_k = 8;               // keys that top-k attention keeps
   std::int64_t experts = 4;             // of a mixture of attentions

@@ -14,8 +14,9 @@ namespace attune {
 // project, score, normalise under the mask, combine. Parameters: query.weight [heads * head_dim,
 // model], key.weight [kv_heads * head_dim, memory], value.weight [kv_heads * value_dim, memory],
 // output.weight [model, heads * value_dim], and biases where asked for. Where the configuration
-// asks for them: query_norm.gain and key_norm.gain [head_dim]; sink [heads], starts at 0;
-// mix_scores and mix_weights [heads, heads], start at the identity; none of these decays.
+// asks for them: query_norm.gain and key_norm.gain [head_dim]; temperature [heads], starts at 1;
+// sink [heads], starts at 0; mix_scores and mix_weights [heads, heads], start at the identity; none
+// of these decays.
 class MultiHeadAttention final : public SelfAttention {
  public:
   // The encoding must outlive the layer.
@@ -46,6 +47,8 @@ class MultiHeadAttention final : public SelfAttention {
   Linear output_;
   std::optional<Norm> query_norm_;
   std::optional<Norm> key_norm_;
+  const Parameter* temperature_ = nullptr;
+  Array fixed_temperature_;  // [heads], or null
   const Parameter* sink_ = nullptr;
   Array zero_sink_;  // [heads], or null
   const Parameter* mix_scores_ = nullptr;

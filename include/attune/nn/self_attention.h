@@ -19,6 +19,9 @@ enum class Sink : std::uint8_t {
   learned,  // its score is a parameter of each head (Xiao et al. 2024)
 };
 
+// A number that training finds.
+inline constexpr double kLearned = -2;
+
 // Where heads exchange what they found (Shazeer et al. 2020).
 enum class TalkingHeads : std::uint8_t { none, before, after, both };
 
@@ -38,6 +41,8 @@ struct AttentionConfig {
   Mask mask = Mask::causal();  // the layer's own; AND-ed with the pass's
   Normaliser normaliser = Normaliser::softmax;
   Sink sink = Sink::none;
+  // What scores are divided by, each head's own; kLearned: parameters that start at 1.
+  double temperature = 1;
   bool qk_norm = false;  // RMS norm of every head's queries and keys (Henry et al. 2020)
   TalkingHeads talking_heads = TalkingHeads::none;
   std::int64_t top_k = 8;      // keys that top-k attention keeps

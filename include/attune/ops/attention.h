@@ -59,6 +59,8 @@ struct AttentionOptions {
   // [heads]: the logit of one more key, with value 0, that every row of a softmax keeps: attention
   // may go nowhere. Zeros: softmax with 1 added to its denominator. Null: none
   Var sink{};
+  // [heads]: what the scores of a head are divided by, last before the normaliser. Null: 1
+  Var temperature{};
   // [heads, heads]: head g gets sum_h mix[g, h] of the heads' scores, before the mask, and of their
   // weights, after dropout ("talking heads", Shazeer et al. 2020). Null: none
   Var mix_scores{};
@@ -76,7 +78,7 @@ struct AttentionOptions {
 //     -> [batch, query, heads * value_dim]
 //
 // For each example and head:
-//   S = mix_scores(cap(scale Q K^T + bias + distance bias))
+//   S = mix_scores(cap(scale Q K^T + bias + distance bias)) / temperature
 //   P = normalise(S) over kept keys
 //   O = mix_weights(dropout(P)) V
 //
@@ -84,8 +86,8 @@ struct AttentionOptions {
 // nothing, forward or backward. A query row without a key gives zeros and gradient 0. Entropies are
 // of P before dropout and mixing, off the tape, with the sink as one of the keys; rows of sigmoid
 // and relu are no distributions, so theirs are of P / sum P and say so (HeadStatistics::shares).
-// Softmax without sink and mixing is one fused kernel in several forms, heads addressed by stride,
-// nothing copied apart; the others are composed, as below.
+// Softmax without sink, temperature and mixing is one fused kernel in several forms, heads
+// addressed by stride, nothing copied apart; the others are composed, as below.
 [[nodiscard]] Var attention(const Var& query, const Var& key, const Var& value, const Var& bias,
                             const AttentionOptions& options);
 // Whether attention() composes what is asked for.

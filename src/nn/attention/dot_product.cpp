@@ -24,6 +24,7 @@ AttentionConfig checked(const char* kind, AttentionConfig config, const Uses& us
   refuse(!uses.dropout && config.dropout != 0, "--attn-dropout");
   refuse(config.normaliser != Normaliser::softmax, "--normaliser");
   refuse(config.sink != Sink::none, "--attn-sink");
+  refuse(config.temperature != 1, "--attn-temperature");
   refuse(config.qk_norm, "--qk-norm");
   refuse(config.talking_heads != TalkingHeads::none, "--talking-heads");
   if (config.heads < 1 || config.kv_heads < 1 || config.heads % config.kv_heads != 0) {
