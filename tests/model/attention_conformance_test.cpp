@@ -74,21 +74,6 @@ class AttentionConformance : public testing::TestWithParam<Variant> {
     GetParam().change(config);
     return config;
   }
-  [[nodiscard]] static Array cached(const Transformer& model,
-                                    const std::vector<std::int32_t>& tokens, std::int64_t chunk) {
-    const auto time = static_cast<std::int64_t>(tokens.size());
-    KvCache cache = model.make_cache(1, time);
-    Pass pass;
-    pass.cache = &cache;
-    std::vector<double> all;
-    for (std::int64_t begin = 0; begin < time; begin += chunk) {
-      const std::int64_t end = std::min(begin + chunk, time);
-      const std::vector<double> part =
-          logits_of(model, {tokens.begin() + begin, tokens.begin() + end}, pass).to_vector();
-      all.insert(all.end(), part.begin(), part.end());
-    }
-    return Array::from({1, time, model.config().vocabulary}, all, model.dtype());
-  }
 };
 
 TEST_P(AttentionConformance, TokenByTokenAndInChunksEqualOnePass) {
@@ -96,7 +81,8 @@ TEST_P(AttentionConformance, TokenByTokenAndInChunksEqualOnePass) {
   if (!model.can_use_cache()) return;
   const std::vector<std::int32_t> tokens = random_tokens(kTime);
   const Array whole = logits_of(model, tokens);
-  for (const std::int64_t chunk : {1, 5}) expect_near(cached(model, tokens, chunk), whole, 1e-11);
+  for (const std::int64_t chunk : {1, 5})
+    expect_near(cached_logits(model, tokens, chunk), whole, 1e-11);
 }
 
 TEST_P(AttentionConformance, FutureTokensChangeNoEarlierLogits) {

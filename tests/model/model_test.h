@@ -51,6 +51,24 @@ namespace attune {
   return model.logits({tokens, 1, static_cast<std::int64_t>(tokens.size())}, pass).value();
 }
 
+// Logits through a cache, `chunk` tokens a pass.
+[[nodiscard]] inline Array cached_logits(const Transformer& model,
+                                         const std::vector<std::int32_t>& tokens,
+                                         std::int64_t chunk) {
+  const auto time = static_cast<std::int64_t>(tokens.size());
+  KvCache cache = model.make_cache(1, time);
+  Pass pass;
+  pass.cache = &cache;
+  std::vector<double> all;
+  for (std::int64_t begin = 0; begin < time; begin += chunk) {
+    const std::int64_t end = std::min(begin + chunk, time);
+    const std::vector<double> part =
+        logits_of(model, {tokens.begin() + begin, tokens.begin() + end}, pass).to_vector();
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return Array::from({1, time, model.config().vocabulary}, all, model.dtype());
+}
+
 // Tokens [begin, end) of the second axis.
 [[nodiscard]] inline Array columns_of(const Array& x, std::int64_t begin, std::int64_t end) {
   std::vector<double> part;

@@ -29,23 +29,6 @@ class PositionalConformance : public testing::TestWithParam<std::string> {
     const std::int64_t limit = model.encoding().position_limit();
     return static_cast<std::int32_t>(limit > 0 ? limit - kTime : 1000);
   }
-  // Logits through a cache, `chunk` tokens a pass.
-  [[nodiscard]] static Array cached_logits(const Transformer& model,
-                                           const std::vector<std::int32_t>& tokens,
-                                           std::int64_t chunk) {
-    const auto time = static_cast<std::int64_t>(tokens.size());
-    KvCache cache = model.make_cache(1, time);
-    Pass pass;
-    pass.cache = &cache;
-    std::vector<double> all;
-    for (std::int64_t begin = 0; begin < time; begin += chunk) {
-      const std::int64_t end = std::min(begin + chunk, time);
-      const std::vector<double> part =
-          logits_of(model, {tokens.begin() + begin, tokens.begin() + end}, pass).to_vector();
-      all.insert(all.end(), part.begin(), part.end());
-    }
-    return Array::from({1, time, model.config().vocabulary}, all, model.dtype());
-  }
 };
 
 TEST_P(PositionalConformance, TokenByTokenEqualsOnePass) {  // B05
