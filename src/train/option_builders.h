@@ -137,6 +137,7 @@ template <class Field>
 
 // The parts of the table, one for each file that holds one.
 [[nodiscard]] std::vector<Option> model_options();
+[[nodiscard]] std::vector<Option> attention_options();
 [[nodiscard]] std::vector<Option> run_options();
 
 }  // namespace attune::option

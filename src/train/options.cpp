@@ -9,6 +9,7 @@ namespace attune {
 std::span<const Option> option_table() {
   static const std::vector<Option> kTable = [] {
     std::vector<Option> table = option::model_options();
+    std::ranges::move(option::attention_options(), std::back_inserter(table));
     std::ranges::move(option::run_options(), std::back_inserter(table));
     return table;
   }();
