@@ -2,6 +2,9 @@
 
 #include <memory>
 
+#include "attune/ops/arithmetic.h"
+#include "attune/ops/matmul.h"
+#include "attune/ops/reduce.h"
 #include "attune/ops/shaping.h"
 #include "nn/attention_test.h"
 
@@ -39,7 +42,7 @@ Array features(std::int64_t time, std::uint64_t seed) {
 }
 
 TEST(LinearAttention, EqualsTheSumOverPairsForAnyNumberOfChunks) {
-  for (const std::int64_t time : {1, 5, 31, 32, 33, 64, 150}) {
+  for (const std::int64_t time : {1, 5, 31, 32, 33, 64, 150, 512, 513, 700}) {
     const Array query = features(time, 1), key = features(time, 2);
     const Array value = random_array({2, 2, time, 4}, 3);
     for (const bool causal : {false, true}) {
@@ -85,6 +88,30 @@ TEST(LinearAttention, GradientsAreThoseOfTheFormula) {
         {random_array({1, 2, 3, 3}, 1, DType::float64, 0.1, 1),
          random_array({1, 2, 5, 3}, 2, DType::float64, 0.1, 1), random_array({1, 2, 5, 2}, 3)});
   }
+}
+
+// Beyond 512 tokens the state goes from part to part; the sum over pairs knows no parts.
+TEST(LinearAttention, GradientsGoThroughTheStateBetweenParts) {
+  constexpr std::int64_t kTime = 530;
+  const auto input = [](std::uint64_t seed) {
+    return random_array({1, 1, kTime, 2}, seed, DType::float64, 0.1, 1);
+  };
+  const std::vector<Array> inputs = {input(1), input(2), input(3)};
+  const Array seed = random_array({1, 1, kTime, 2}, 4);
+  std::vector<double> causal;
+  for (std::int64_t i = 0; i < kTime; ++i)
+    for (std::int64_t j = 0; j < kTime; ++j) causal.push_back(j <= i ? 1 : 0);
+  const Array keep = Array::from({kTime, kTime}, causal, DType::float64);
+  const auto pairs = [&](std::span<const Var> in) {
+    const Var weights = matmul(in[0], in[1], Transpose::no, Transpose::yes) * Var(keep);
+    return matmul(weights, in[2]) / sum(weights, -1, true);
+  };
+  const auto parts = [](std::span<const Var> in) {
+    return linear_attention(in[0], in[1], in[2], true);
+  };
+  const std::vector<Array> ours = gradients_of(parts, inputs, seed);
+  const std::vector<Array> expected = gradients_of(pairs, inputs, seed);
+  for (std::size_t i = 0; i < ours.size(); ++i) expect_near(ours[i], expected[i], 1e-10);
 }
 
 TEST(EluFeatures, AreLinearAboveZeroAndExponentialBelow) {

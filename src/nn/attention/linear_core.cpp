@@ -16,6 +16,8 @@ namespace {
 // Tokens of a chunk. A token costs chunk * (features + value_dim) within it and 2 features *
 // value_dim for the state: about equal for heads of this width.
 constexpr std::int64_t kChunk = 32;
+// Tokens that are worked on together: a few hundred kilobytes.
+constexpr std::int64_t kPart = 512;
 
 // Values with a 1 behind them, so that S and z are one product.
 Var with_one(const Var& value) {
@@ -52,26 +54,49 @@ Array at_or_before(std::int64_t chunk, DType dtype) {
   return Array::from({chunk, chunk}, flags, dtype);
 }
 
+struct Part {
+  Var sums;   // (phi(q) S, phi(q) z) of these tokens: [batch, heads, time, value_dim + 1]
+  Var state;  // what they and all before them leave: [batch, heads, features, value_dim + 1]
+};
+
 // As many queries as keys; before: the state of earlier tokens, or null.
-Var causal_sums(const Var& query, const Var& key, const Var& value, const Var& before) {
+Part causal_part(const Var& query, const Var& key, const Var& value, const Var& before) {
   const std::int64_t time = query.shape()[2],
                      chunk = std::min(kChunk, std::max<std::int64_t>(time, 1));
   const Var q = chunked(query, chunk), k = chunked(key, chunk), v = chunked(value, chunk);
   const std::int64_t chunks = q.shape()[2];
 
-  // The state before each chunk: [batch, heads, chunks, features, value_dim + 1].
+  // The state before each chunk and behind the last: [batch, heads, chunks + 1, features,
+  // value_dim + 1].
   const Var states = state_of(k, v);
   const Shape one = states.shape().with(2, 1);
   const Var first =
       before.is_null() ? Var(Array::zeros(one, states.dtype())) : reshape(before, one);
-  const Var earlier = cumsum(concat({first, slice(states, 2, 0, chunks - 1)}, 2), 2);
+  const Var reached = cumsum(concat({first, states}, 2), 2);
 
   const Var zero(Array::zeros({}, q.dtype()));
   const Var within =
       where(at_or_before(chunk, q.dtype()), matmul(q, k, Transpose::no, Transpose::yes), zero);
-  const Var sums = matmul(within, v) + matmul(q, earlier);
+  const Var sums = matmul(within, v) + matmul(q, slice(reached, 2, 0, chunks));
   const Shape flat{query.shape()[0], query.shape()[1], chunks * chunk, v.shape().last()};
-  return slice(reshape(sums, flat), 2, 0, time);
+  const Shape& state = states.shape();
+  return {slice(reshape(sums, flat), 2, 0, time),
+          reshape(slice(reached, 2, chunks, chunks + 1), {state[0], state[1], state[3], state[4]})};
+}
+
+// All tokens, a part at a time, so that what a part works with stays in the caches.
+Var causal_sums(const Var& query, const Var& key, const Var& value, Var state) {
+  const std::int64_t time = query.shape()[2];
+  if (time <= kPart) return causal_part(query, key, value, state).sums;
+  std::vector<Var> sums;
+  for (std::int64_t begin = 0; begin < time; begin += kPart) {
+    const std::int64_t end = std::min(begin + kPart, time);
+    const auto part_of = [&](const Var& x) { return slice(x, 2, begin, end); };
+    Part part = causal_part(part_of(query), part_of(key), part_of(value), state);
+    sums.push_back(part.sums);
+    state = part.state;
+  }
+  return concat(sums, 2);
 }
 
 }  // namespace
