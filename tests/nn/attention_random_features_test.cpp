@@ -126,6 +126,10 @@ TEST(RandomFeatures, AreDrawnForEachLayerAndTheSameForASeed) {
 TEST(RandomFeatures, RefuseNoFeatures) {
   expect_throws<ConfigError>([] { (void)features_of(0, 3, 1); },
                              "random features: 0 of heads of width 3, expected 1 or more");
+  expect_throws<ConfigError>(
+      [] { (void)features_of(60000, 65536, 1); },
+      "random features: 60000 of heads of width 65536 are too many, expected "
+      "at most 4194304 numbers");
 }
 
 }  // namespace

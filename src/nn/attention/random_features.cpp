@@ -1,5 +1,6 @@
 #include "attune/nn/attention/random_features.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "attune/core/error.h"
@@ -44,6 +45,13 @@ RandomFeatures::RandomFeatures(std::int64_t features, std::int64_t head_dim, dou
   if (features < 1 || head_dim < 1) {
     throw ConfigError("random features: " + std::to_string(features) + " of heads of width " +
                       std::to_string(head_dim) + ", expected 1 or more");
+  }
+  // Directions are no parameters, whose number has a limit of its own.
+  constexpr std::int64_t kMostNumbers = std::int64_t{1} << 22;
+  if (head_dim > kMostNumbers / std::max(features, head_dim)) {
+    throw ConfigError("random features: " + std::to_string(features) + " of heads of width " +
+                      std::to_string(head_dim) + " are too many, expected at most " +
+                      std::to_string(kMostNumbers) + " numbers");
   }
   directions_ = orthogonal_directions(features, head_dim, stream).cast(dtype);
 }
