@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "attune/core/error.h"
+#include "attune/core/file.h"
+#include "attune/core/hash.h"
 #include "attune/train/options.h"
 
 namespace attune::cli {
@@ -29,7 +31,7 @@ SavedRun::SavedRun(const std::string& path) {
   step_ = state.step;
   try {
     config_ = RunConfig::defaults_for(task_in_toml(state.config_toml, file.string()));
-    apply_toml(config_, state.config_toml, file.string());
+    apply_toml(config_, state.config_toml, file.string(), &data_);
     config_ = config_.resolved();
     const bool is_text = config_.task.name == "text";
     vocabulary_.emplace(state.vocabulary,
@@ -47,7 +49,13 @@ SavedRun::SavedRun(const std::string& path) {
 
 std::unique_ptr<Task> SavedRun::task(const std::string& data) const {
   TaskOptions options = config_.task;
-  if (!data.empty()) options.data = data;
+  if (!data.empty()) {
+    options.data = data;
+  } else if (!data_.sha256.empty() && sha256(read_file(options.data)) != data_.sha256) {
+    throw IoError(fmt::format(
+        "{}: is not the file this run was trained on ({} bytes, SHA-256 {}); --data names another",
+        options.data, data_.bytes, data_.sha256));
+  }
   std::unique_ptr<Task> task = make_task(options);
   if (task->vocabulary_texts() != vocabulary_->texts()) {
     throw IoError(fmt::format("{}: has another vocabulary ({} tokens) than the run ({})",

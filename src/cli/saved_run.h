@@ -7,6 +7,7 @@
 #include "attune/model/transformer.h"
 #include "attune/task/vocabulary.h"
 #include "attune/train/checkpoint.h"
+#include "attune/train/options.h"
 #include "attune/train/run_config.h"
 
 namespace attune::cli {
@@ -21,11 +22,13 @@ class SavedRun final {
   [[nodiscard]] const Transformer& model() const { return *model_; }
   [[nodiscard]] const Vocabulary& vocabulary() const { return *vocabulary_; }
   [[nodiscard]] std::int64_t step() const { return step_; }
-  // The task it was trained on; `data` replaces the path of its text where it is not empty.
+  // The task it was trained on; `data` replaces the path of its text where it is not empty. Throws
+  // IoError for another vocabulary, and where the run's own path leads to another file by now.
   [[nodiscard]] std::unique_ptr<Task> task(const std::string& data) const;
 
  private:
   RunConfig config_;
+  DataFile data_;
   std::int64_t step_ = 0;
   std::optional<Vocabulary> vocabulary_;
   std::unique_ptr<Transformer> model_;

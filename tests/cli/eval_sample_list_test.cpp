@@ -88,6 +88,22 @@ TEST_F(Eval, LengthsBeyondLearnedPositionsAreSaidToBe) {
   EXPECT_NE(table.find("length 9     beyond the positions"), std::string::npos) << table;
 }
 
+// A path in a checkpoint is no reason to read whatever lies there by now.
+TEST_F(Eval, ATextThatChangedSinceTrainingIsRefusedUnlessItIsAskedFor) {
+  const std::string text = space_->read("text.txt");
+  space_->write("text.txt", text + "abcd\n");
+  const Result changed = space_->run({"eval", "text", "--eval-iters=1"});
+  EXPECT_EQ(changed.code, 1);
+  EXPECT_NE(
+      changed.err.find("text.txt: is not the file this run was trained on (500 bytes, SHA-256"),
+      std::string::npos)
+      << changed.err;
+  EXPECT_EQ(std::ranges::count(changed.err, '\n'), 1) << changed.err;
+  EXPECT_EQ(space_->run({"eval", "text", "--eval-iters=1", "--data=text.txt"}).code, 0);
+  space_->write("text.txt", text);
+  EXPECT_EQ(space_->run({"eval", "text", "--eval-iters=1"}).code, 0);
+}
+
 TEST_F(Eval, TableHasALineForEachLayer) {
   const std::string table = output_of({"eval", "copy", "--eval-iters=1"});
   for (const char* part : {"loss ", "accuracy ", "exact ", "head 1", "layer 0"}) {
