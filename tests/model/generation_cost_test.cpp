@@ -16,6 +16,11 @@ thread_local std::size_t heap_bytes = 0;  // asked of operator new by this threa
   if (void* memory = std::malloc(bytes)) return memory;
   throw std::bad_alloc();
 }
+// What std::stable_sort asks for, and gives back to the delete below.
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  heap_bytes += bytes;
+  return std::malloc(bytes);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
