@@ -42,7 +42,7 @@ Kept kept_by(const Mask& mask, const AttentionExtents& extents, DType dtype) {
     T* pair = kept.pairs.mutable_data<T>().data();
     T* count = kept.counts.mutable_data<T>().data();
     T* keys = kept.keys.mutable_data<T>().data();
-    // A mask that examples or heads share is written down once.
+    // A mask that examples or heads share is written down once, also where there is no example.
     for (std::int64_t b = 0; b < batch; ++b)
       for (std::int64_t h = 0; h < heads; ++h)
         for (std::int64_t i = 0; i < extents.query; ++i) {
@@ -51,7 +51,7 @@ Kept kept_by(const Mask& mask, const AttentionExtents& extents, DType dtype) {
           T* any = keys + (b * extents.kv_heads + h / group) * extents.key;
           for (std::int64_t j = 0; j < extents.key; ++j) {
             *pair++ = static_cast<T>(flags[index(j)]);
-            if (flags[index(j)] != 0) any[j] = T(1);
+            if (flags[index(j)] != 0 && extents.batch > 0) any[j] = T(1);
           }
         }
     for (std::int64_t row = 0; row < extents.batch * extents.kv_heads; ++row) {
