@@ -276,7 +276,6 @@ std::int64_t Mask::fill_row(std::int64_t b, std::int64_t h, std::int64_t i, std:
   return std::ranges::count(inside, std::uint8_t{1});
 }
 
-// Clears the flags of the keys from `first` on that a part other than the band drops.
 void Mask::intersect_row(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t query,
                          std::int64_t key, std::int64_t first, std::span<std::uint8_t> keep) const {
   const std::int64_t p = i + key - query;

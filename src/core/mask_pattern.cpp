@@ -37,7 +37,10 @@ void MaskPattern::fill(std::int64_t p, std::int64_t first, std::span<std::uint8_
   if (window > 0 && dilation == 1) {
     mark(p - reach, p + reach + 1);
   } else if (window > 0) {
-    for (std::int64_t j = p - reach; j <= p + reach; j += dilation) mark(j, j + 1);
+    const std::int64_t skipped = std::max<std::int64_t>(0, first - (p - reach) + dilation - 1);
+    const std::int64_t last = std::min(p + reach, end - 1);
+    for (std::int64_t j = p - reach + skipped / dilation * dilation; j <= last; j += dilation)
+      keep[static_cast<std::size_t>(j - first)] = 1;
   }
   if (random == 0) return;
   const std::int64_t own = p / block;

@@ -63,17 +63,17 @@ class Mask final {
   [[nodiscard]] bool is_band() const {
     return padding_.empty() && customs_.empty() && patterns_.empty() && documents_.empty();
   }
+  // Causal, window and prefix alone.
   [[nodiscard]] Mask band_part() const;
   // Whether examples, or heads, may differ in what they keep.
   [[nodiscard]] bool is_per_example() const;
   [[nodiscard]] bool is_per_head() const;
 
-  // Throws ShapeError where a padding or custom part does not fit these extents.
+  // Throws ShapeError where a padding, documents or custom part does not fit these extents.
   void check(std::int64_t batch, std::int64_t heads, std::int64_t query, std::int64_t key) const;
 
   // The keys [begin, end) that causal, window and prefix leave for row i, 0 <= begin and end <=
-  // key; begin
-  // >= end where none.
+  // key; begin >= end where none.
   struct Range {
     std::int64_t begin;
     std::int64_t end;
@@ -94,6 +94,7 @@ class Mask final {
     // Where in `keep` the row of these coordinates begins.
     [[nodiscard]] std::int64_t row(std::int64_t b, std::int64_t h, std::int64_t i) const;
   };
+  // Clears the flags of the keys from `first` on that a part other than the band drops.
   void intersect_row(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t query,
                      std::int64_t key, std::int64_t first, std::span<std::uint8_t> keep) const;
 
