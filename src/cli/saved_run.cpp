@@ -24,15 +24,29 @@ std::filesystem::path checkpoint_of(const std::string& path) {
 
 }  // namespace
 
+void fail_damaged(const std::filesystem::path& file, const ConfigError& error) {
+  throw IoError(fmt::format("{}: its configuration is damaged: {}", file.string(), error.what()));
+}
+
+RunConfig config_of(const Checkpoint& checkpoint, const std::filesystem::path& file,
+                    DataFile& data) {
+  const std::string& toml = checkpoint.state().config_toml;
+  try {
+    RunConfig config = RunConfig::defaults_for(task_in_toml(toml, file.string()));
+    apply_toml(config, toml, file.string(), &data);
+    return config.resolved();
+  } catch (const ConfigError& error) {
+    fail_damaged(file, error);
+  }
+}
+
 SavedRun::SavedRun(const std::string& path) {
   const std::filesystem::path file = checkpoint_of(path);
   const Checkpoint checkpoint(file);
   const CheckpointState& state = checkpoint.state();
   step_ = state.step;
+  config_ = config_of(checkpoint, file, data_);
   try {
-    config_ = RunConfig::defaults_for(task_in_toml(state.config_toml, file.string()));
-    apply_toml(config_, state.config_toml, file.string(), &data_);
-    config_ = config_.resolved();
     const bool is_text = config_.task.name == "text";
     vocabulary_.emplace(state.vocabulary,
                         is_text ? Vocabulary::Spelling::text : Vocabulary::Spelling::symbols);
@@ -40,7 +54,7 @@ SavedRun::SavedRun(const std::string& path) {
                                            static_cast<std::uint64_t>(config_.seed), config_.dtype,
                                            checkpoint.parameter_elements());
   } catch (const ConfigError& error) {
-    throw IoError(fmt::format("{}: its configuration is damaged: {}", file.string(), error.what()));
+    fail_damaged(file, error);
   } catch (const ValueError& error) {
     throw IoError(fmt::format("{}: {}", file.string(), error.what()));
   }

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "attune/core/error.h"
 #include "attune/model/transformer.h"
 #include "attune/task/vocabulary.h"
 #include "attune/train/checkpoint.h"
@@ -11,6 +13,12 @@
 #include "attune/train/run_config.h"
 
 namespace attune::cli {
+
+// The resolved configuration in a checkpoint, and what it says of a data file. Throws IoError where
+// it is wrong: nobody edits it there, so that is a damage of the file.
+[[nodiscard]] RunConfig config_of(const Checkpoint& checkpoint, const std::filesystem::path& file,
+                                  DataFile& data);
+[[noreturn]] void fail_damaged(const std::filesystem::path& file, const ConfigError& error);
 
 // A trained model as a run directory (or a checkpoint file) holds it.
 class SavedRun final {

@@ -16,6 +16,7 @@
 #include "attune/train/trainer.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/saved_run.h"
 #include "kernels/gemm.h"
 
 namespace attune::cli {
@@ -105,23 +106,6 @@ void apply_config_file(const std::filesystem::path& path, Saved& saved) {
                   path.string(), changed.front()));
 }
 
-// Nobody edits the configuration in a checkpoint: what is wrong in it is a damage of the file.
-[[noreturn]] void fail_damaged(const std::filesystem::path& file, const ConfigError& error) {
-  throw IoError(fmt::format("{}: its configuration is damaged: {}", file.string(), error.what()));
-}
-
-RunConfig checkpoint_config(const Checkpoint& checkpoint, const std::filesystem::path& source,
-                            DataFile& data) {
-  const std::string& toml = checkpoint.state().config_toml;
-  try {
-    RunConfig config = RunConfig::defaults_for(task_in_toml(toml, source.string()));
-    apply_toml(config, toml, source.string(), &data);
-    return config.resolved();
-  } catch (const ConfigError& error) {
-    fail_damaged(source, error);
-  }
-}
-
 std::optional<Saved> saved_run(const RunConfig& asked, bool is_dump) {
   if (asked.out_dir.empty()) throw ConfigError("--resume: --out-dir must name the run to continue");
   if (!RunDirectory::holds_run(asked.out_dir)) return std::nullopt;
@@ -132,7 +116,7 @@ std::optional<Saved> saved_run(const RunConfig& asked, bool is_dump) {
   const std::filesystem::path source = directory / "checkpoint.safetensors";
   if (std::filesystem::exists(source)) {
     saved.checkpoint.emplace(source);
-    saved.wanted = saved.config = checkpoint_config(*saved.checkpoint, source, saved.data);
+    saved.wanted = saved.config = config_of(*saved.checkpoint, source, saved.data);
     apply_config_file(config, saved);
     return saved;
   }
