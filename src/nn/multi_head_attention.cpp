@@ -26,32 +26,16 @@ bool mixes(TalkingHeads talking, TalkingHeads where) {
   return talking == where || talking == TalkingHeads::both;
 }
 
-AttentionConfig resolved(AttentionConfig config) {
-  if (config.memory == 0) config.memory = config.model;
-  if (config.kv_heads == 0) config.kv_heads = config.heads;
-  if (config.value_dim == 0) config.value_dim = config.head_dim;
-  if (config.heads < 1 || config.kv_heads < 1 || config.heads % config.kv_heads != 0) {
-    throw ConfigError("attention: " + std::to_string(config.kv_heads) +
-                      " key heads do not divide " + std::to_string(config.heads) + " query heads");
-  }
-  return config;
-}
-
 }  // namespace
 
 MultiHeadAttention::MultiHeadAttention(const Scope& scope, const AttentionConfig& config,
                                        const PositionalEncoding& encoding, const InitScheme& init,
                                        int layer)
-    : config_(resolved(config)),
+    : config_(resolved("attention", config)),
       path_(scope.path()),
       encoding_(encoding),
       layer_(layer),
-      query_(scope / "query", config_.model, config_.heads * config_.head_dim, config_.bias, init),
-      key_(scope / "key", config_.memory, config_.kv_heads * config_.head_dim, config_.bias, init),
-      value_(scope / "value", config_.memory, config_.kv_heads * config_.value_dim, config_.bias,
-             init),
-      output_(scope / "output", config_.heads * config_.value_dim, config_.model, config_.bias,
-              init, Role::residual_projection) {
+      maps_(scope, config_, init) {
   if (config_.qk_norm) {
     query_norm_.emplace(scope / "query_norm", NormKind::rmsnorm, config_.head_dim, false);
     key_norm_.emplace(scope / "key_norm", NormKind::rmsnorm, config_.head_dim, false);
@@ -82,10 +66,10 @@ Var MultiHeadAttention::operator()(const Var& x, const PositionContext& context,
 Var MultiHeadAttention::operator()(const Var& x, const Var& memory, const PositionContext& context,
                                    const Pass& pass) const {
   const PathGuard guard(pass.tape, path_);
-  const Var query = normalised(query_norm_, query_(x, pass), config_.head_dim, pass);
-  const Var key = normalised(key_norm_, key_(memory, pass), config_.head_dim, pass);
+  const Var query = normalised(query_norm_, maps_.query(x, pass), config_.head_dim, pass);
+  const Var key = normalised(key_norm_, maps_.key(memory, pass), config_.head_dim, pass);
   const Operands operands =
-      with_positions_and_cache({query, key, value_(memory, pass)}, config_, encoding_, layer_,
+      with_positions_and_cache({query, key, maps_.value(memory, pass)}, config_, encoding_, layer_,
                                context, pass, CacheRead::in_place);
 
   const Mask mask = pass.mask ? config_.mask & *pass.mask : config_.mask;
@@ -97,7 +81,7 @@ Var MultiHeadAttention::operator()(const Var& x, const Var& memory, const Positi
   if (mix_scores_) options.mix_scores = pass(*mix_scores_);
   if (mix_weights_) options.mix_weights = pass(*mix_weights_);
   const Var mixed = attend(operands, options, encoding_, layer_, context, pass);
-  return output_(pass.hook(HookPoint::head_output, layer_, mixed), pass);
+  return maps_.output(pass.hook(HookPoint::head_output, layer_, mixed), pass);
 }
 
 std::unique_ptr<SelfAttention> attention_kind::make_dot_product(const Scope& scope,

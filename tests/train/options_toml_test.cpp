@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <locale>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "attune/core/error.h"
+#include "attune/core/file.h"
 #include "attune/train/options.h"
 #include "train/changed_options.h"
 
@@ -37,6 +39,16 @@ TEST(ConfigToml, RoundTripOfResolvedAndUnresolvedDefaults) {
       EXPECT_EQ(read.schedule.decay_iters, written.schedule.decay_iters);
       EXPECT_EQ(read.model.attention_dropout, written.model.attention_dropout);
     }
+  }
+}
+
+TEST(ConfigToml, EveryKeyIsDocumented) {
+  const std::string manual = read_file(ATTUNE_SOURCE_DIR "/data/README.md");
+  for (const Option& option : option_table()) {
+    if (!option.in_config) continue;
+    std::string key = option.name;
+    std::ranges::replace(key, '-', '_');
+    EXPECT_NE(manual.find("`" + key + "`"), std::string::npos) << key;
   }
 }
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "attune/nn/linear.h"
+#include "attune/nn/attention/maps.h"
 #include "attune/nn/norm.h"
 #include "attune/nn/self_attention.h"
 
@@ -41,10 +41,7 @@ class MultiHeadAttention final : public SelfAttention {
   std::string path_;
   const PositionalEncoding& encoding_;
   int layer_;
-  Linear query_;
-  Linear key_;
-  Linear value_;
-  Linear output_;
+  AttentionMaps maps_;
   std::optional<Norm> query_norm_;
   std::optional<Norm> key_norm_;
   const Parameter* temperature_ = nullptr;

@@ -43,11 +43,7 @@ DifferentialAttention::DifferentialAttention(const Scope& scope, const Attention
       encoding_(encoding),
       layer_(layer),
       lambda_init_(0.8 - 0.6 * std::exp(-0.3 * layer)),
-      query_(scope / "query", config_.model, config_.heads * config_.head_dim, config_.bias, init),
-      key_(scope / "key", config_.model, config_.heads * config_.head_dim, config_.bias, init),
-      value_(scope / "value", config_.model, config_.heads * config_.head_dim, config_.bias, init),
-      output_(scope / "output", config_.heads * config_.head_dim, config_.model, config_.bias, init,
-              Role::residual_projection),
+      maps_(scope, config_, init),
       lambda_query_1_(lambda_vector(scope, "lambda_query_1", config_.head_dim)),
       lambda_key_1_(lambda_vector(scope, "lambda_key_1", config_.head_dim)),
       lambda_query_2_(lambda_vector(scope, "lambda_query_2", config_.head_dim)),
@@ -67,8 +63,9 @@ Var DifferentialAttention::lambda(const Pass& pass) const {
 Var DifferentialAttention::operator()(const Var& x, const PositionContext& context,
                                       const Pass& pass) const {
   const PathGuard guard(pass.tape, path_);
-  Operands operands = with_positions_and_cache({query_(x, pass), key_(x, pass), value_(x, pass)},
-                                               config_, encoding_, layer_, context, pass);
+  Operands operands =
+      with_positions_and_cache({maps_.query(x, pass), maps_.key(x, pass), maps_.value(x, pass)},
+                               config_, encoding_, layer_, context, pass);
   const std::int64_t batch = x.shape()[0], query = x.shape()[1], key = operands.key.shape()[1];
   const std::int64_t heads = config_.heads / 2, width = 2 * config_.head_dim;
   const Var of_head = reshape(operands.value, {batch, key, heads, 1, width});
@@ -80,7 +77,7 @@ Var DifferentialAttention::operator()(const Var& x, const PositionContext& conte
   const Var difference = slice(maps, 3, 0, 1) - lambda(pass) * slice(maps, 3, 1, 2);
   const Var normalised = norm_(reshape(difference, {batch, query, heads, width}), pass);
   const Var heads_out = reshape(normalised * (1 - lambda_init_), {batch, query, heads * width});
-  return output_(pass.hook(HookPoint::head_output, layer_, heads_out), pass);
+  return maps_.output(pass.hook(HookPoint::head_output, layer_, heads_out), pass);
 }
 
 std::unique_ptr<SelfAttention> attention_kind::make_differential(const Scope& scope,

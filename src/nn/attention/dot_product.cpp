@@ -3,20 +3,19 @@
 #include <fmt/format.h>
 
 #include "attune/core/error.h"
-#include "attune/core/text.h"
+#include "attune/nn/attention/maps.h"
 #include "attune/nn/kv_cache.h"
 #include "attune/ops/arithmetic.h"
 
 namespace attune::attention_parts {
 
-AttentionConfig checked(const char* kind, AttentionConfig config, const Uses& uses) {
-  if (config.kv_heads == 0) config.kv_heads = config.heads;
-  if (config.value_dim == 0) config.value_dim = config.head_dim;
-  const auto refuse = [&](bool is_asked_for, const char* what) {
-    if (is_asked_for)
-      throw ConfigError(fmt::format("--attention {}: {} is not a part of it", kind, what));
+AttentionConfig checked(const char* kind, const AttentionConfig& asked, const Uses& uses) {
+  const std::string what = fmt::format("--attention {}", kind);
+  const AttentionConfig config = resolved(what, asked);
+  const auto refuse = [&](bool is_asked_for, const char* option) {
+    if (is_asked_for) throw ConfigError(fmt::format("{}: {} is not a part of it", what, option));
   };
-  refuse(config.memory != 0 && config.memory != config.model, "a memory of another width");
+  refuse(config.memory != config.model, "a memory of another width");
   refuse(!uses.kv_heads && config.kv_heads != config.heads, "--n-kv-head");
   refuse(!uses.value_dim && config.value_dim != config.head_dim, "--value-dim");
   refuse(!uses.scale && config.scale != 0, "--attn-scale");
@@ -27,10 +26,6 @@ AttentionConfig checked(const char* kind, AttentionConfig config, const Uses& us
   refuse(config.temperature != 1, "--attn-temperature");
   refuse(config.qk_norm, "--qk-norm");
   refuse(config.talking_heads != TalkingHeads::none, "--talking-heads");
-  if (config.heads < 1 || config.kv_heads < 1 || config.heads % config.kv_heads != 0) {
-    throw ConfigError(fmt::format("--attention {}: {} key heads do not divide {} query heads", kind,
-                                  config.kv_heads, config.heads));
-  }
   return config;
 }
 

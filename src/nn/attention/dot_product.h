@@ -17,9 +17,10 @@ struct Uses {
   bool softcap = false;
   bool dropout = false;
 };
-// The configuration with kv_heads and value_dim filled. Throws ConfigError naming the option where
+// The configuration, resolved. Throws ConfigError naming the option where
 // a field that the kind does not use is not at its default.
-[[nodiscard]] AttentionConfig checked(const char* kind, AttentionConfig config, const Uses& uses);
+[[nodiscard]] AttentionConfig checked(const char* kind, const AttentionConfig& config,
+                                      const Uses& uses);
 
 struct Operands {
   Var query;                       // [batch, query, heads * head_dim]

@@ -77,17 +77,14 @@ LinearAttention::LinearAttention(const char* kind, const Scope& scope,
       features_(std::move(features)),
       encoding_(encoding),
       layer_(layer),
-      query_(scope / "query", config_.model, config_.heads * config_.head_dim, config_.bias, init),
-      key_(scope / "key", config_.model, config_.heads * config_.head_dim, config_.bias, init),
-      value_(scope / "value", config_.model, config_.heads * config_.value_dim, config_.bias, init),
-      output_(scope / "output", config_.heads * config_.value_dim, config_.model, config_.bias,
-              init, Role::residual_projection) {}
+      maps_(scope, config_, init) {}
 
 Var LinearAttention::operator()(const Var& x, const PositionContext& context,
                                 const Pass& pass) const {
   const PathGuard guard(pass.tape, path_);
-  const Operands operands = with_positions_and_cache(
-      {query_(x, pass), key_(x, pass), value_(x, pass)}, config_, encoding_, layer_, context, pass);
+  const Operands operands =
+      with_positions_and_cache({maps_.query(x, pass), maps_.key(x, pass), maps_.value(x, pass)},
+                               config_, encoding_, layer_, context, pass);
   const Var query = split_heads(operands.query, config_.heads);
   Var key = split_heads(operands.key, config_.heads);
   Var value = split_heads(operands.value, config_.heads);
@@ -106,19 +103,20 @@ Var LinearAttention::operator()(const Var& x, const PositionContext& context,
   if (!kept.is_null()) key_features = where(kept, key_features, zero);
   const Var mixed =
       merge_heads(linear_attention(features_->of_queries(query), key_features, value, causal));
-  return output_(pass.hook(HookPoint::head_output, layer_, mixed), pass);
+  return maps_.output(pass.hook(HookPoint::head_output, layer_, mixed), pass);
 }
 
 Var LinearAttention::step(const Var& x, const PositionContext& context, LinearAttentionState& state,
                           const Pass& pass) const {
   const PathGuard guard(pass.tape, path_);
-  const Operands operands = with_positions_and_cache(
-      {query_(x, pass), key_(x, pass), value_(x, pass)}, config_, encoding_, layer_, context, pass);
+  const Operands operands =
+      with_positions_and_cache({maps_.query(x, pass), maps_.key(x, pass), maps_.value(x, pass)},
+                               config_, encoding_, layer_, context, pass);
   const Var mixed =
       linear_attention_step(features_->of_queries(split_heads(operands.query, config_.heads)),
                             features_->of_keys(split_heads(operands.key, config_.heads)),
                             split_heads(operands.value, config_.heads), state);
-  return output_(merge_heads(mixed), pass);
+  return maps_.output(merge_heads(mixed), pass);
 }
 
 std::unique_ptr<SelfAttention> attention_kind::make_linear(const Scope& scope,

@@ -59,19 +59,15 @@ TopKAttention::TopKAttention(const Scope& scope, const AttentionConfig& config,
       path_(scope.path()),
       encoding_(encoding),
       layer_(layer),
-      query_(scope / "query", config_.model, config_.heads * config_.head_dim, config_.bias, init),
-      key_(scope / "key", config_.model, config_.kv_heads * config_.head_dim, config_.bias, init),
-      value_(scope / "value", config_.model, config_.kv_heads * config_.value_dim, config_.bias,
-             init),
-      output_(scope / "output", config_.heads * config_.value_dim, config_.model, config_.bias,
-              init, Role::residual_projection) {}
+      maps_(scope, config_, init) {}
 
 // A score of -inf is one that the softmax does not keep.
 Var TopKAttention::operator()(const Var& x, const PositionContext& context,
                               const Pass& pass) const {
   const PathGuard guard(pass.tape, path_);
-  const Operands operands = with_positions_and_cache(
-      {query_(x, pass), key_(x, pass), value_(x, pass)}, config_, encoding_, layer_, context, pass);
+  const Operands operands =
+      with_positions_and_cache({maps_.query(x, pass), maps_.key(x, pass), maps_.value(x, pass)},
+                               config_, encoding_, layer_, context, pass);
   const ScoreTransform keep_largest = [&](const Var& scores, const Array& keep) {
     const double nothing = -std::numeric_limits<double>::infinity();
     return where(chosen(scores.value(), keep, config_.top_k), scores,
@@ -79,7 +75,7 @@ Var TopKAttention::operator()(const Var& x, const PositionContext& context,
   };
   const Var mixed =
       attend(operands, config_, path_, encoding_, layer_, context, pass, keep_largest);
-  return output_(pass.hook(HookPoint::head_output, layer_, mixed), pass);
+  return maps_.output(pass.hook(HookPoint::head_output, layer_, mixed), pass);
 }
 
 std::unique_ptr<SelfAttention> attention_kind::make_top_k(const Scope& scope,

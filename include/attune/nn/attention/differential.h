@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "attune/nn/linear.h"
+#include "attune/nn/attention/maps.h"
 #include "attune/nn/norm.h"
 #include "attune/nn/self_attention.h"
 
@@ -42,10 +42,7 @@ class DifferentialAttention final : public SelfAttention {
   const PositionalEncoding& encoding_;
   int layer_;
   double lambda_init_;
-  Linear query_;
-  Linear key_;
-  Linear value_;
-  Linear output_;
+  AttentionMaps maps_;
   const Parameter& lambda_query_1_;
   const Parameter& lambda_key_1_;
   const Parameter& lambda_query_2_;

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "attune/nn/linear.h"
+#include "attune/nn/attention/maps.h"
 #include "attune/nn/self_attention.h"
 
 namespace attune {
@@ -77,10 +77,7 @@ class LinearAttention final : public SelfAttention {
   std::unique_ptr<FeatureMap> features_;
   const PositionalEncoding& encoding_;
   int layer_;
-  Linear query_;
-  Linear key_;
-  Linear value_;
-  Linear output_;
+  AttentionMaps maps_;
 };
 
 }  // namespace attune

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "attune/nn/linear.h"
+#include "attune/nn/attention/maps.h"
 #include "attune/nn/self_attention.h"
 
 namespace attune {
@@ -33,10 +33,7 @@ class TopKAttention final : public SelfAttention {
   std::string path_;
   const PositionalEncoding& encoding_;
   int layer_;
-  Linear query_;
-  Linear key_;
-  Linear value_;
-  Linear output_;
+  AttentionMaps maps_;
 };
 
 }  // namespace attune
