@@ -1,7 +1,6 @@
 #include "attune/core/mask_pattern.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "attune/core/random.h"
 
@@ -11,16 +10,6 @@ std::int64_t MaskPattern::drawn(std::int64_t a, std::int64_t which) const {
   const RandomStream stream = Randomness{.seed = seed}.stream("mask.random_blocks");
   const double u = stream.uniform(static_cast<std::uint64_t>(a * random + which));
   return static_cast<std::int64_t>(u * static_cast<double>(a + 1));
-}
-
-bool MaskPattern::keeps(std::int64_t p, std::int64_t j) const {
-  const std::int64_t distance = std::abs(p - j);
-  if (p < globals || j < globals) return true;
-  if (distance % dilation == 0 && distance / dilation < window) return true;
-  const std::int64_t later = std::max(p, j) / block, earlier = std::min(p, j) / block;
-  for (std::int64_t r = 0; r < random; ++r)
-    if (drawn(later, r) == earlier) return true;
-  return false;
 }
 
 void MaskPattern::fill(std::int64_t p, std::int64_t first, std::span<std::uint8_t> keep) const {
@@ -33,13 +22,11 @@ void MaskPattern::fill(std::int64_t p, std::int64_t first, std::span<std::uint8_
   std::fill(keep.begin(), keep.end(), std::uint8_t{0});
   if (p < globals) return mark(first, end);
   mark(0, globals);
-  const std::int64_t reach = (window - 1) * dilation;
-  if (window > 0 && dilation == 1) {
-    mark(p - reach, p + reach + 1);
-  } else if (window > 0) {
-    const std::int64_t skipped = std::max<std::int64_t>(0, first - (p - reach) + dilation - 1);
-    const std::int64_t last = std::min(p + reach, end - 1);
-    for (std::int64_t j = p - reach + skipped / dilation * dilation; j <= last; j += dilation)
+  if (window > 0) {
+    const std::int64_t lowest = p - (window - 1) * dilation;
+    const std::int64_t skipped = std::max<std::int64_t>(0, first - lowest + dilation - 1);
+    const std::int64_t last = std::min(p + (window - 1) * dilation, end - 1);
+    for (std::int64_t j = lowest + skipped / dilation * dilation; j <= last; j += dilation)
       keep[static_cast<std::size_t>(j - first)] = 1;
   }
   if (random == 0) return;

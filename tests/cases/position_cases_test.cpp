@@ -28,7 +28,7 @@ TEST(RotaryCases, AnglesOfOtherWidthsAndTypesAreNotMixedUp) {  // B10
         {.model = width, .heads = 1, .head_dim = width, .block_size = 2}, bench.init);
     PositionContext context = PositionContext::of(Positions::range(position, 1));
     rope->prepare(context, {});
-    return rope->transform_query(Array::from({1, 1, width}, x, dtype), 1, context, {}).value();
+    return rope->transform_query(Array::from({1, 1, width}, x, dtype), 1, context).value();
   };
   for (int turn = 0; turn < 2; ++turn) {
     for (const DType dtype : {DType::float32, DType::float64}) {

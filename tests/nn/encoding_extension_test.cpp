@@ -19,8 +19,8 @@ class GrowingKeys final : public PositionalEncoding {
  public:
   [[nodiscard]] std::string_view name() const override { return "growing"; }
   [[nodiscard]] CachePolicy cache_policy() const override { return CachePolicy::raw_keys; }
-  [[nodiscard]] Var transform_key(const Var& x, std::int64_t, const PositionContext& context,
-                                  const Pass&) const override {
+  [[nodiscard]] Var transform_key(const Var& x, std::int64_t,
+                                  const PositionContext& context) const override {
     EXPECT_EQ(x.shape()[1], context.key().time);
     return x * static_cast<double>(context.key().time);
   }

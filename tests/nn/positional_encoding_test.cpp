@@ -28,8 +28,8 @@ TEST(NoEncoding, AddsNothing) {
   EXPECT_TRUE(context.score_bias.is_null());
   EXPECT_TRUE(context.distance_table.is_null());
   expect_near(none->embed(x, context.query, {}).value(), x, 0);
-  expect_near(none->transform_query(x, 2, context, {}).value(), x, 0);
-  expect_near(none->transform_key(x, 2, context, {}).value(), x, 0);
+  expect_near(none->transform_query(x, 2, context).value(), x, 0);
+  expect_near(none->transform_key(x, 2, context).value(), x, 0);
   EXPECT_EQ(bench.store.count(), 0);
 }
 
@@ -126,8 +126,7 @@ Array rotated(std::initializer_list<double> x, std::int32_t position) {
   Bench bench;
   const auto width = static_cast<std::int64_t>(x.size());
   const auto rope = make("rope", bench, config_of(width, 1, 2));
-  return rope->transform_query(row(x), 1, context_of(*rope, at(position), at(position)), {})
-      .value();
+  return rope->transform_query(row(x), 1, context_of(*rope, at(position), at(position))).value();
 }
 
 TEST(RopeEncoding, RotatesHalfSplitPairs) {
@@ -150,8 +149,7 @@ TEST(RopeEncoding, RemembersNoEarlierOffset) {  // B10
   const auto rope = make("rope", bench, config_of(2, 1, 2));
   for (const std::int32_t position : {0, 3, 0, 1}) {
     const Array y =
-        rope->transform_key(row({1, 0}), 1, context_of(*rope, at(position), at(position)), {})
-            .value();
+        rope->transform_key(row({1, 0}), 1, context_of(*rope, at(position), at(position))).value();
     expect_near(y, {std::cos(position), std::sin(position)}, 1e-15);
   }
 }
@@ -170,7 +168,7 @@ TEST(RopeEncoding, RotatesEveryHeadAlike) {
   Bench bench;
   const auto rope = make("rope", bench, config_of(8, 2));
   const Array y =
-      rope->transform_query(row({1, 2, 3, 4, 1, 2, 3, 4}), 2, context_of(*rope, at(3), at(3)), {})
+      rope->transform_query(row({1, 2, 3, 4, 1, 2, 3, 4}), 2, context_of(*rope, at(3), at(3)))
           .value();
   expect_near(y,
               {-1.413353, 1.879118, -2.828857, 4.058191, -1.413353, 1.879118, -2.828857, 4.058191},
@@ -189,7 +187,7 @@ TEST(RopeEncoding, NewKeysAreRotatedByTheirOwnPositions) {
   cache.advance(at(0));
   context.cache = &cache;
   rope->prepare(context, {});
-  expect_near(rope->transform_key(row({1, 2, 3, 4}), 1, context, {}).value(),
+  expect_near(rope->transform_key(row({1, 2, 3, 4}), 1, context).value(),
               {-1.413353, 1.879118, -2.828857, 4.058191}, 5.1e-7);
 }
 

@@ -14,8 +14,7 @@ namespace {
 Array transformed(const PositionalEncoding& encoding, const Array& x, const Positions& positions,
                   bool key = false) {
   const PositionContext context = context_of(encoding, positions, positions);
-  return (key ? encoding.transform_key(x, 1, context, {})
-              : encoding.transform_query(x, 1, context, {}))
+  return (key ? encoding.transform_key(x, 1, context) : encoding.transform_query(x, 1, context))
       .value();
 }
 

@@ -25,7 +25,6 @@ struct MaskPattern {
   std::int64_t block = 16;
   std::uint64_t seed = 0;  // of the random blocks
 
-  [[nodiscard]] bool keeps(std::int64_t p, std::int64_t j) const;
   // Flags of the keys first, first + 1, ...: 1 where kept, else 0. Costs no more than clearing them
   // and what is kept, and with random blocks a few draws for each block of them.
   void fill(std::int64_t p, std::int64_t first, std::span<std::uint8_t> keep) const;

@@ -91,13 +91,11 @@ class PositionalEncoding {
   // Query and key transform: x [batch, time, heads * head_dim] -> the same shape. Which keys those
   // are depends on cache_policy().
   [[nodiscard]] virtual Var transform_query(const Var& x, std::int64_t /*heads*/,
-                                            const PositionContext& /*context*/,
-                                            const Pass& /*pass*/) const {
+                                            const PositionContext& /*context*/) const {
     return x;
   }
   [[nodiscard]] virtual Var transform_key(const Var& x, std::int64_t /*heads*/,
-                                          const PositionContext& /*context*/,
-                                          const Pass& /*pass*/) const {
+                                          const PositionContext& /*context*/) const {
     return x;
   }
 

@@ -36,8 +36,8 @@ Operands with_positions_and_cache(Operands mapped, const AttentionConfig& config
   auto [query, key, value, none] = std::move(mapped);
   const bool caches_transformed = encoding.cache_policy() == CachePolicy::transformed_keys;
   const bool transform_first = !pass.cache || caches_transformed;
-  query = encoding.transform_query(query, config.heads, context, pass);
-  if (transform_first) key = encoding.transform_key(key, config.kv_heads, context, pass);
+  query = encoding.transform_query(query, config.heads, context);
+  if (transform_first) key = encoding.transform_key(key, config.kv_heads, context);
   if (pass.cache) {
     if (pass.tape) throw UsageError("attention: a KV-cache carries no gradients, so takes no tape");
     const std::int64_t time = key.shape()[1];
@@ -48,7 +48,7 @@ Operands with_positions_and_cache(Operands mapped, const AttentionConfig& config
     key = pass.cache->keys(layer, time);
     value = pass.cache->values(layer, time);
   }
-  if (!transform_first) key = encoding.transform_key(key, config.kv_heads, context, pass);
+  if (!transform_first) key = encoding.transform_key(key, config.kv_heads, context);
   return {pass.hook(HookPoint::query, layer, query), pass.hook(HookPoint::key, layer, key),
           pass.hook(HookPoint::value, layer, value)};
 }

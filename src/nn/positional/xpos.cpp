@@ -43,12 +43,12 @@ class Xpos final : public PositionalEncoding {
     context.key_rotation = keys_(context.new_key);
   }
   [[nodiscard]] Var transform_query(const Var& x, std::int64_t heads,
-                                    const PositionContext& context, const Pass&) const override {
+                                    const PositionContext& context) const override {
     return rotate_pairs(x, heads, context.query_rotation.cosines, context.query_rotation.sines,
                         false);
   }
-  [[nodiscard]] Var transform_key(const Var& x, std::int64_t heads, const PositionContext& context,
-                                  const Pass&) const override {
+  [[nodiscard]] Var transform_key(const Var& x, std::int64_t heads,
+                                  const PositionContext& context) const override {
     return rotate_pairs(x, heads, context.key_rotation.cosines, context.key_rotation.sines, false);
   }
 
