@@ -11,8 +11,7 @@
 
 #include "attune/core/error.h"
 
-namespace attune {
-namespace {
+namespace attune::array_test {
 
 template <class Error, class F>
 std::string message_of(const F& f) {
@@ -198,5 +197,4 @@ TEST(Array, DebugBuildsFillWhatIsNotInitializedWithNaN) {
 }
 #endif
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::array_test

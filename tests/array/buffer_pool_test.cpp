@@ -15,8 +15,7 @@
 
 #include "attune/array/array.h"
 
-namespace attune {
-namespace {
+namespace attune::buffer_pool_test {
 
 using buffer_pool::statistics;
 
@@ -215,5 +214,4 @@ TEST(BufferPool, ThreadsThatShareAndFreeEachOthersArraysKeepTheCountExact) {
   EXPECT_EQ(live_bytes(), before + block_bytes(17 * 4));
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::buffer_pool_test

@@ -16,8 +16,7 @@
 
 // What people do with xtensor over values and gradients. Expected values are computed by hand or by
 // plain loops.
-namespace attune {
-namespace {
+namespace attune::xtensor_test {
 
 TEST(Xtensor, AViewReadsTheArrayInPlace) {
   const Array array = Array::from({2, 3}, {1, 2, 3, 4, 5, 6});
@@ -201,5 +200,4 @@ TEST(Xtensor, ProductsOfSlicesEqualALoop) {  // B49
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::xtensor_test

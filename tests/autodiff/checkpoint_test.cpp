@@ -9,8 +9,7 @@
 #include "attune/ops/unary.h"
 #include "ops/op_test.h"
 
-namespace attune {
-namespace {
+namespace attune::checkpoint_test {
 
 // Three inputs, of which the second may be constant and the third is not used.
 Var expression(std::span<const Var> x) { return exp(x[0] * x[1]) + x[0] * x[0] * 0.5; }
@@ -131,5 +130,4 @@ TEST(Checkpoint, KeepsTheInputsAlone) {
   EXPECT_EQ(live_after_forward(false), 4 * one);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::checkpoint_test

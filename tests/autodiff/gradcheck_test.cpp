@@ -11,8 +11,7 @@
 #include "attune/core/error.h"
 #include "autodiff/sample_ops.h"
 
-namespace attune {
-namespace {
+namespace attune::gradcheck_test {
 
 using sample::exp;
 using sample::map;
@@ -116,5 +115,4 @@ TEST(Gradcheck, AFunctionWithoutGradientIsAnError) {
   EXPECT_THROW((void)gradcheck(constant, {inputs()[0]}), UsageError);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::gradcheck_test

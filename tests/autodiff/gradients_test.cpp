@@ -9,8 +9,7 @@
 #include "attune/core/error.h"
 #include "autodiff/sample_ops.h"
 
-namespace attune {
-namespace {
+namespace attune::gradients_test {
 
 using sample::multiply;
 using sample::sum;
@@ -155,5 +154,4 @@ TEST_F(GradientsTest, LeavesCannotBeAddedAcrossTapes) {
   EXPECT_THROW(total += leaves, UsageError);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::gradients_test

@@ -5,8 +5,7 @@
 #include "attune/autodiff/checkpoint.h"
 #include "autodiff/sample_ops.h"
 
-namespace attune {
-namespace {
+namespace attune::op_profile_test {
 
 using std::chrono::milliseconds;
 
@@ -146,5 +145,4 @@ TEST_F(OpProfileTest, TellsARecomputationFromItsOperations) {
   EXPECT_NEAR(outer.backward_seconds, 0.004, 1e-12);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::op_profile_test

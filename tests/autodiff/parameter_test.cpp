@@ -12,8 +12,7 @@
 #include "attune/core/error.h"
 #include "autodiff/sample_ops.h"
 
-namespace attune {
-namespace {
+namespace attune::parameter_test {
 
 using sample::multiply;
 using sample::sum;
@@ -156,5 +155,4 @@ TEST(ParameterStore, TheHashSeesEveryBit) {
   EXPECT_EQ(store.hash(), before);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::parameter_test

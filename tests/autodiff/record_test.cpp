@@ -12,8 +12,7 @@
 #include "attune/core/error.h"
 #include "autodiff/sample_ops.h"
 
-namespace attune {
-namespace {
+namespace attune::record_test {
 
 using sample::add;
 using sample::exp;
@@ -257,5 +256,4 @@ TEST(Record, ClosuresOfAnySizeAreKeptAndDestroyed) {
   EXPECT_EQ(live_bytes(), before);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::record_test

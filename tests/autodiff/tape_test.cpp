@@ -13,8 +13,7 @@
 #include "attune/core/error.h"
 #include "autodiff/sample_ops.h"
 
-namespace attune {
-namespace {
+namespace attune::tape_test {
 
 using sample::add;
 using sample::exp;
@@ -341,5 +340,4 @@ TEST(Tape, ASavedValueCannotBeChangedInPlace) {  // B30
   EXPECT_NEAR(tape.backward(y)[x].item(), std::exp(1.0), 1e-12);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::tape_test

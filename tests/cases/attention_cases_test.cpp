@@ -13,8 +13,7 @@
 
 // Kinds of fault that others reported, in attention and its masks (B01 to B09). Most stand with
 // their operation or layer, with the same numbers in their comments; here is what spans several.
-namespace attune {
-namespace {
+namespace attune::attention_cases_test {
 
 constexpr DType kTypes[] = {DType::float32, DType::float64};
 constexpr AttentionForm kForms[] = {AttentionForm::stored, AttentionForm::tiled,
@@ -188,5 +187,4 @@ TEST(DropoutCases, ARateOfOneTrainsWithoutNaN) {  // B09
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_cases_test

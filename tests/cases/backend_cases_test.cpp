@@ -17,8 +17,7 @@
 
 // Kinds of fault that others reported, in the numeric back end (B48 to B52). What is asked of
 // xtensor and of products by themselves are tests of the array and of matmul.
-namespace attune {
-namespace {
+namespace attune::backend_cases_test {
 
 using cli_test::Words;
 using cli_test::Workspace;
@@ -134,5 +133,4 @@ TEST(ThreadCases, ThreadsTakeEffectAndAreLoggedWithTheBlas) {  // B52
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::backend_cases_test

@@ -15,8 +15,7 @@
 
 // Kinds of fault that others reported, in checkpoints and logs (B39 to B45), as the program meets
 // them. Each damage of a file by itself is a test of tests/train.
-namespace attune {
-namespace {
+namespace attune::checkpoint_cases_test {
 
 using cli_test::Result;
 using cli_test::tiny_run;
@@ -346,5 +345,4 @@ TEST(NumberCases, WhatWasTypedStaysOneLineOfTheError) {  // B45
   EXPECT_TRUE(space.entries().empty());
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::checkpoint_cases_test

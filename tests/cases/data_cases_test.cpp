@@ -9,8 +9,7 @@
 #include "task/examples.h"
 
 // Kinds of fault that others reported, in data (B46, B47). Most are tests of the tasks.
-namespace attune {
-namespace {
+namespace attune::data_cases_test {
 
 using cli_test::Result;
 using cli_test::Words;
@@ -124,5 +123,4 @@ TEST(ConfigCases, AByteOrderMarkBeforeAConfigurationIsNoKey) {  // B47
   EXPECT_NE(result.out.find("n_layer = 3\n"), std::string::npos);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::data_cases_test

@@ -15,8 +15,7 @@
 
 // Kinds of fault that others reported, in engines of automatic differentiation (B26 to B31). Most
 // are tests of the tape and of single operations; here they meet those of a whole step.
-namespace attune {
-namespace {
+namespace attune::engine_cases_test {
 
 constexpr int kChain = 200000;
 
@@ -72,5 +71,4 @@ TEST(GraphCases, AnOptimizerStepBeforeTheBackwardPassLeavesItsWeightsAlone) {  /
   expect_near(gradients[weight], {1, 1}, 0);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::engine_cases_test

@@ -11,8 +11,7 @@
 
 // Kinds of fault that others reported, in generation and in the numerics of losses, norms and
 // entropies (B18 to B25). Most stand with their operation.
-namespace attune {
-namespace {
+namespace attune::generation_cases_test {
 
 constexpr DType kTypes[] = {DType::float32, DType::float64};
 constexpr AttentionForm kForms[] = {AttentionForm::stored, AttentionForm::tiled,
@@ -111,5 +110,4 @@ TEST(EntropyCases, ARowWithoutAKeyIsInNoMean) {  // B25
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::generation_cases_test

@@ -14,8 +14,7 @@
 
 // Kinds of fault that others reported, in optimizers, schedules, clipping and means (B33 to B38).
 // Most are tests of the optimizer, the schedule and the training step.
-namespace attune {
-namespace {
+namespace attune::optimizer_cases_test {
 
 using cli_test::operator+;
 
@@ -137,5 +136,4 @@ TEST(TiedCases, AParameterUsedTwiceIsUpdatedOnce) {  // B36, B38
   EXPECT_EQ(parameters.elements(), 1);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::optimizer_cases_test

@@ -12,8 +12,7 @@
 
 // Kinds of fault that others reported, in positions (B10 to B16). Most are tests of single
 // encodings (tests/nn) or of all of them (tests/model); here is what spans several calls.
-namespace attune {
-namespace {
+namespace attune::position_cases_test {
 
 using cli_test::operator+;
 
@@ -90,5 +89,4 @@ TEST(ContextCases, GoingPastTheContextIsSaidOnceForAllSamples) {  // B16
   EXPECT_EQ(lines_of(result.err), 1) << result.err;
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::position_cases_test

@@ -7,8 +7,7 @@
 
 #include "attune/core/error.h"
 
-namespace attune::cli {
-namespace {
+namespace attune::cli::arguments_test {
 
 using Takes = CommandOption::Takes;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
@@ -185,5 +184,4 @@ TEST(Help, ShowsMeaningDefaultAndAliases) {
       "  --help                        Show this text.\n");
 }
 
-}  // namespace
-}  // namespace attune::cli
+}  // namespace attune::cli::arguments_test

@@ -4,8 +4,7 @@
 
 #include "cli/run_binary.h"
 
-namespace attune::cli_test {
-namespace {
+namespace attune::cli_test::bad_input_test {
 
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
@@ -194,5 +193,4 @@ TEST_F(ExistingRun, ADamagedCheckpointIsNamed) {
   expect_refused({"train", "--out-dir=torn", "--resume"}, kFailed, {"torn/checkpoint.safetensors"});
 }
 
-}  // namespace
-}  // namespace attune::cli_test
+}  // namespace attune::cli_test::bad_input_test

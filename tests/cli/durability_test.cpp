@@ -2,8 +2,7 @@
 
 #include "cli/run_binary.h"
 
-namespace attune::cli_test {
-namespace {
+namespace attune::cli_test::durability_test {
 
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
@@ -164,5 +163,4 @@ TEST(Interruption, OfARunThatJustBeganSavesIt) {
   }
 }
 
-}  // namespace
-}  // namespace attune::cli_test
+}  // namespace attune::cli_test::durability_test

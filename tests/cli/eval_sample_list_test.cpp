@@ -4,8 +4,7 @@
 
 #include "cli/run_binary.h"
 
-namespace attune::cli_test {
-namespace {
+namespace attune::cli_test::eval_sample_list_test {
 
 // Runs of two tasks and a text, trained once for all tests here.
 class TrainedRun : public testing::Test {
@@ -241,5 +240,4 @@ TEST(Output, AReaderThatWentAwayIsNoError) {
   EXPECT_EQ(space.run({"train", "--help"}, Output::closed).code, 0);
 }
 
-}  // namespace
-}  // namespace attune::cli_test
+}  // namespace attune::cli_test::eval_sample_list_test

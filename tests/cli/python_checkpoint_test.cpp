@@ -4,8 +4,7 @@
 
 // Checkpoints through scripts/read_checkpoint.py, a reader and writer of the format that shares no
 // code with this one.
-namespace attune::cli_test {
-namespace {
+namespace attune::cli_test::python_checkpoint_test {
 
 // Runs a command in a shell; its exit code.
 int shell(const std::string& command) {
@@ -94,5 +93,4 @@ save(path, dict(reversed(arrays.items())), dict(reversed(metadata.items())))
   expect_same_run(space_, "half", "run");
 }
 
-}  // namespace
-}  // namespace attune::cli_test
+}  // namespace attune::cli_test::python_checkpoint_test

@@ -7,8 +7,7 @@
 
 #include "cli/run_binary.h"
 
-namespace attune::cli_test {
-namespace {
+namespace attune::cli_test::train_command_test {
 
 using Strings = std::vector<std::string>;
 
@@ -308,5 +307,4 @@ TEST_F(Interrupted, ARunThatGoesOnIsLocked) {
   EXPECT_NE(second.err.find("in use by another process"), std::string::npos) << second.err;
 }
 
-}  // namespace
-}  // namespace attune::cli_test
+}  // namespace attune::cli_test::train_command_test

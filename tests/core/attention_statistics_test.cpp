@@ -6,8 +6,7 @@
 
 #include "attune/core/error.h"
 
-namespace attune {
-namespace {
+namespace attune::attention_statistics_test {
 
 // Distinct values in every field, so that a swapped one shows.
 HeadStatistics example(double base) {
@@ -150,5 +149,4 @@ TEST(AttentionStatistics, ClearKeepsTheExtents) {
   EXPECT_EQ(statistics.at(1, 1).violations, 0);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_statistics_test

@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace attune {
-namespace {
+namespace attune::dtype_test {
 
 TEST(DType, DispatchChoosesTheTypeOfTheDtype) {
   for (const DType dtype : {DType::float32, DType::float64}) {
@@ -23,5 +22,4 @@ TEST(DType, HasTheNameOfItsNumpyCounterpart) {
   EXPECT_EQ(to_string(DType::float64), "float64");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::dtype_test

@@ -13,8 +13,7 @@
 
 #include "attune/core/error.h"
 
-namespace attune {
-namespace {
+namespace attune::file_test {
 
 namespace fs = std::filesystem;
 
@@ -373,5 +372,4 @@ TEST_F(DirectoryLockTest, NamesAMissingDirectory) {
             "lock: '" + (missing / ".lock").string() + "': No such file or directory");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::file_test

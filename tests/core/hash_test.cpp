@@ -5,8 +5,7 @@
 #include <span>
 #include <string>
 
-namespace attune {
-namespace {
+namespace attune::hash_test {
 
 std::uint64_t fnv1a(std::string_view text) {
   Fnv1a hash;
@@ -71,5 +70,4 @@ TEST(Sha256, PadsAtEveryBlockBoundary) {
             "13f05a0b594787f5ecd315edc96141bd3243203d1b7d4f0836f37308b276ba98");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::hash_test

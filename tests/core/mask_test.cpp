@@ -8,8 +8,7 @@
 
 #include "attune/core/error.h"
 
-namespace attune {
-namespace {
+namespace attune::mask_test {
 
 using Flags = std::vector<std::uint8_t>;
 
@@ -348,5 +347,4 @@ TEST(Mask, PatternsOutOfRangeAreRefused) {
             "none");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::mask_test

@@ -9,8 +9,7 @@
 
 #include "attune/core/error.h"
 
-namespace attune {
-namespace {
+namespace attune::random_test {
 
 using Words = std::array<std::uint32_t, 4>;
 
@@ -218,5 +217,4 @@ TEST(RandomCursor, UniformTakesTwoWords) {
   EXPECT_EQ(cursor.bits(), reference.bits());
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::random_test

@@ -6,8 +6,7 @@
 
 #include "attune/core/error.h"
 
-namespace attune {
-namespace {
+namespace attune::shape_test {
 
 template <class Error, class F>
 std::string message_of(const F& f) {
@@ -128,5 +127,4 @@ TEST(Broadcast, NamesTheOperationAndBothShapes) {
   EXPECT_THROW((void)broadcast("add", {0}, {3}), ShapeError);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::shape_test

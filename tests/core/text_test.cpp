@@ -9,8 +9,7 @@
 
 #include "attune/core/error.h"
 
-namespace attune {
-namespace {
+namespace attune::text_test {
 
 using Names = std::vector<std::string>;
 
@@ -260,5 +259,4 @@ TEST(DidYouMean, IsAPhraseForAnErrorMessage) {
   EXPECT_EQ(did_you_mean("induction", Names{"copy"}), "");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::text_test

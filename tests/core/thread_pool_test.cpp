@@ -11,8 +11,7 @@
 
 #include "attune/core/error.h"
 
-namespace attune {
-namespace {
+namespace attune::thread_pool_test {
 
 // One thread, as many as pieces, and more threads than this machine has cores.
 constexpr int kThreadCounts[] = {1, 2, 3, 16};
@@ -153,5 +152,4 @@ TEST(AvailableCores, FollowsTheAffinityMask) {
   EXPECT_EQ(cores, 1);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::thread_pool_test

@@ -13,8 +13,7 @@
 // Errors of the activations against their formulas in the next wider type, double for float32 and
 // long double for float64. Values in units of their last place, however small they are; slopes pass
 // through zero and are measured in units of epsilon.
-namespace attune::kernels {
-namespace {
+namespace attune::kernels::activation_test {
 
 template <class Wide>
 struct Reference {
@@ -197,5 +196,4 @@ TEST(Activations, WriteOverTheirArgumentUnlessSomebodyHoldsIt) {
   }
 }
 
-}  // namespace
-}  // namespace attune::kernels
+}  // namespace attune::kernels::activation_test

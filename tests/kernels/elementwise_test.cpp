@@ -7,8 +7,7 @@
 
 #include "attune/core/error.h"
 
-namespace attune::kernels {
-namespace {
+namespace attune::kernels::elementwise_test {
 
 constexpr DType kTypes[] = {DType::float32, DType::float64};
 
@@ -144,5 +143,4 @@ TEST(AllFinite, FindsNaNAndInfinityAnywhere) {
   EXPECT_TRUE(all_finite(Array::zeros({0}, DType::float32)));
 }
 
-}  // namespace
-}  // namespace attune::kernels
+}  // namespace attune::kernels::elementwise_test

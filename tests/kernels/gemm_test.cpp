@@ -7,8 +7,7 @@
 
 #include "attune/core/random.h"
 
-namespace attune::kernels {
-namespace {
+namespace attune::kernels::gemm_test {
 
 template <class T>
 std::vector<T> random_values(std::int64_t count, std::uint64_t seed) {
@@ -85,5 +84,4 @@ TEST(Gemm, ClearsNaNInLargeResults) {
   expect_triple_loop<double>({true, false, 131, 67, 64, 1, 0});
 }
 
-}  // namespace
-}  // namespace attune::kernels
+}  // namespace attune::kernels::gemm_test

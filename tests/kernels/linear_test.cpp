@@ -5,8 +5,7 @@
 
 #include "ops/op_test.h"
 
-namespace attune::kernels {
-namespace {
+namespace attune::kernels::linear_test {
 
 // Rows, in, out: widths that go through panels and such that go through BLAS, odd ones, single rows
 // and none.
@@ -87,5 +86,4 @@ TEST(Linear, ARowIsBitwiseTheSameAmongOthers) {
   }
 }
 
-}  // namespace
-}  // namespace attune::kernels
+}  // namespace attune::kernels::linear_test

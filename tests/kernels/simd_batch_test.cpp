@@ -4,8 +4,7 @@
 
 #include "attune/core/random.h"
 
-namespace attune::kernels {
-namespace {
+namespace attune::kernels::simd_batch_test {
 
 template <class T>
 class SimdBatch : public testing::Test {
@@ -45,5 +44,4 @@ TYPED_TEST(SimdBatch, ColumnsHoldARowALane) {
   }
 }
 
-}  // namespace
-}  // namespace attune::kernels
+}  // namespace attune::kernels::simd_batch_test

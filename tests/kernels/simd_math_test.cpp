@@ -9,8 +9,7 @@
 #include <gtest/gtest.h>
 
 // Measured against the C library in the next wider type: double for float, long double for double.
-namespace attune::kernels {
-namespace {
+namespace attune::kernels::simd_math_test {
 
 template <class T>
 using Kernel = void (*)(const T* x, T* y, std::int64_t n);
@@ -170,5 +169,4 @@ TEST(SimdMath, WritesInPlaceAndNothingBeyondTheEnd) {
   }
 }
 
-}  // namespace
-}  // namespace attune::kernels
+}  // namespace attune::kernels::simd_math_test

@@ -4,8 +4,7 @@
 
 #include "ops/op_test.h"
 
-namespace attune::kernels {
-namespace {
+namespace attune::kernels::small_gemm_test {
 
 // Rows and columns around the kernel's blocks; n in panels.
 struct Extents {
@@ -86,5 +85,4 @@ TYPED_TEST(SmallGemm, ScalesTheRightOperandBitForBitAsPackingDoes) {
   }
 }
 
-}  // namespace
-}  // namespace attune::kernels
+}  // namespace attune::kernels::small_gemm_test

@@ -8,8 +8,7 @@
 // What every kind of attention and every variant of the dot-product layer must keep. Kinds come
 // from list_attention(), masks from list_masks(), so that a new one is tested from the day it is
 // registered.
-namespace attune {
-namespace {
+namespace attune::attention_conformance_test {
 
 constexpr std::int64_t kTime = 13;
 
@@ -240,5 +239,4 @@ TEST(DocumentMask, TokensReadTheirOwnDocumentAlone) {
   EXPECT_FALSE(model.can_use_cache());
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_conformance_test

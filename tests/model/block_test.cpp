@@ -7,8 +7,7 @@
 #include "model/model_test.h"
 
 // A block against its formula, composed here from ops and the block's parameters.
-namespace attune {
-namespace {
+namespace attune::block_test {
 
 class BlockTest : public testing::Test {
  protected:
@@ -197,5 +196,4 @@ TEST(Block, LeavesNoPassBetweenAdditionAndNormOrProductAndActivation) {
                    "linear", "linear", "swiglu", "linear", "add_rms_norm"}));
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::block_test

@@ -25,8 +25,7 @@ thread_local std::size_t heap_bytes = 0;  // asked of operator new by this threa
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 // What one more token asks for does not depend on how many were read before it.
-namespace attune {
-namespace {
+namespace attune::generation_cost_test {
 
 struct TokenCost {
   std::size_t heap_bytes = 0;
@@ -92,5 +91,4 @@ TEST(TokenCost, IsTheSameAfter16AndAfter512Tokens) {
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::generation_cost_test

@@ -6,8 +6,7 @@
 
 // Gradients of whole models, with respect to all parameters, against central differences in
 // float64.
-namespace attune {
-namespace {
+namespace attune::gradient_test {
 
 struct Case {
   std::string name;
@@ -88,5 +87,4 @@ TEST_P(ModelGradient, MatchesDifferencesUnderDropout) {
 INSTANTIATE_TEST_SUITE_P(Configurations, ModelGradient, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::gradient_test

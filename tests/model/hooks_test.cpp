@@ -7,8 +7,7 @@
 #include "attune/ops/arithmetic.h"
 #include "model/model_test.h"
 
-namespace attune {
-namespace {
+namespace attune::hooks_test {
 
 // Writes down every call; looks inside attention where asked to; replaces the value at one place.
 class Recorder final : public Hooks {
@@ -209,5 +208,4 @@ TEST(Hooks, AnotherShapeIsRefused) {
       "hook at ffn_out of layer 0: returned float64 [8], expected float64 [1, 5, 8]");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::hooks_test

@@ -7,8 +7,7 @@
 
 // What every positional encoding must keep, whichever are registered: the suite is made from
 // list_encodings(), so that a new scheme is tested from the day it is registered.
-namespace attune {
-namespace {
+namespace attune::positional_conformance_test {
 
 constexpr std::int64_t kTime = 13;
 
@@ -367,5 +366,4 @@ INSTANTIATE_TEST_SUITE_P(Registered, PositionalConformance, testing::ValuesIn(re
                            return name;
                          });
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::positional_conformance_test

@@ -5,8 +5,7 @@
 
 #include "model/model_test.h"
 
-namespace attune {
-namespace {
+namespace attune::transformer_test {
 
 TEST(Transformer, NamesItsParametersInTheOrderOfTheForwardPass) {
   TransformerConfig config = small_config();
@@ -303,5 +302,4 @@ TEST(Transformer, HeadsThatDoNotDivideTheWidthAreRefused) {
                              "--n-head 3 does not divide --n-embd 8");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::transformer_test

@@ -4,8 +4,7 @@
 #include "attune/ops/shaping.h"
 #include "nn/attention_test.h"
 
-namespace attune {
-namespace {
+namespace attune::attention_additive_test {
 
 constexpr DType kDouble = DType::float64;
 constexpr AdditiveAttentionConfig kConfig{.decoder = 5, .encoder = 3, .hidden = 7, .bias = true};
@@ -112,5 +111,4 @@ TEST(AdditiveAttention, RefusesOtherWidths) {
                             "additive attention: memory [2, 3, 5], expected [batch, time, 3]");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_additive_test

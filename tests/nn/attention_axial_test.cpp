@@ -9,8 +9,7 @@
 #include "attune/ops/shaping.h"
 #include "nn/attention_test.h"
 
-namespace attune {
-namespace {
+namespace attune::attention_axial_test {
 
 constexpr AxialAttentionConfig kConfig{.model = 6, .heads = 2, .head_dim = 4, .bias = true};
 
@@ -183,5 +182,4 @@ TEST(AxialAttention, RefusesAMaskAndAnotherRank) {
       "axial attention: the pass has a mask or a cache, expected neither");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_axial_test

@@ -4,8 +4,7 @@
 
 #include "nn/attention_test.h"
 
-namespace attune {
-namespace {
+namespace attune::attention_differential_test {
 
 constexpr DType kDouble = DType::float64;
 
@@ -150,5 +149,4 @@ TEST(DifferentialAttention, RefusesAnOddNumberOfMaps) {
                              "make a head");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_differential_test

@@ -12,8 +12,7 @@
 #include "nn/attention/top_indices.h"
 #include "nn/attention_test.h"
 
-namespace attune {
-namespace {
+namespace attune::attention_external_memory_test {
 
 constexpr DType kDouble = DType::float64;
 
@@ -200,5 +199,4 @@ TEST(ExternalMemory, AnswersFactsThatTheWeightsHaveNotSeen) {
   EXPECT_LE(static_cast<double>(answer(unseen, others.memory, {}).correct), 0.4 * Facts::kCount);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_external_memory_test

@@ -10,8 +10,7 @@
 #include "attune/ops/shaping.h"
 #include "nn/attention_test.h"
 
-namespace attune {
-namespace {
+namespace attune::attention_kinds_test {
 
 AttentionConfig small() {
   return {.model = 6, .heads = 2, .head_dim = 4, .top_k = 3, .experts = 3, .features = 8};
@@ -165,5 +164,4 @@ TEST(AttentionKinds, RefuseWhatIsNoPartOfThem) {
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_kinds_test

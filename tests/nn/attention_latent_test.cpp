@@ -9,8 +9,7 @@
 #include "attune/ops/shaping.h"
 #include "nn/attention_test.h"
 
-namespace attune {
-namespace {
+namespace attune::attention_latent_test {
 
 constexpr LatentAttentionConfig kConfig{
     .latents = 3, .model = 5, .memory = 7, .heads = 2, .head_dim = 4, .bias = true};
@@ -146,5 +145,4 @@ TEST(LatentCrossAttention, ReadsAMajorityOffALongMemory) {
   EXPECT_GE(static_cast<double>(correct), 0.95 * 20 * kBatch);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_latent_test

@@ -8,8 +8,7 @@
 #include "attune/ops/shaping.h"
 #include "nn/attention_test.h"
 
-namespace attune {
-namespace {
+namespace attune::attention_linear_test {
 
 // sum_j phi(q_i) . phi(k_j) v_j / sum_j phi(q_i) . phi(k_j), pair by pair.
 Row by_hand(const Array& query, const Array& key, const Array& value, bool causal) {
@@ -211,5 +210,4 @@ TEST(LinearAttention, RefusesOtherMasksAndEncodingsOfScores) {
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_linear_test

@@ -10,8 +10,7 @@
 #include "attune/ops/shaping.h"
 #include "nn/attention_test.h"
 
-namespace attune {
-namespace {
+namespace attune::attention_location_sensitive_test {
 
 LocationSensitiveConfig config(bool cumulative) {
   return {{.decoder = 5, .encoder = 3, .hidden = 4, .bias = true}, 2, 3, cumulative};
@@ -162,5 +161,4 @@ TEST(LocationSensitiveAttention, FollowsATextWithRepeatsWhereContentAloneDoesNot
   EXPECT_LE(without.monotonic_rate(), 0.75);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_location_sensitive_test

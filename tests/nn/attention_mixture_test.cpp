@@ -10,8 +10,7 @@
 #include "attune/ops/shaping.h"
 #include "nn/attention_test.h"
 
-namespace attune {
-namespace {
+namespace attune::attention_mixture_test {
 
 AttentionConfig small(std::int64_t experts = 3) {
   return {.model = 5, .heads = 2, .head_dim = 3, .bias = true, .experts = experts};
@@ -182,5 +181,4 @@ TEST(MixtureAttention, TheBalancingLossSpreadsTokensOverExperts) {
   EXPECT_GT(variation_after_training(0), 0.3);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_mixture_test

@@ -6,8 +6,7 @@
 #include "attune/ops/shaping.h"
 #include "nn/attention_test.h"
 
-namespace attune {
-namespace {
+namespace attune::attention_random_features_test {
 
 constexpr DType kDouble = DType::float64;
 
@@ -132,5 +131,4 @@ TEST(RandomFeatures, RefuseNoFeatures) {
       "at most 4194304 numbers");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_random_features_test

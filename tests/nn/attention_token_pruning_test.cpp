@@ -11,8 +11,7 @@
 #include "attune/ops/shaping.h"
 #include "nn/attention_test.h"
 
-namespace attune {
-namespace {
+namespace attune::attention_token_pruning_test {
 
 constexpr DType kDouble = DType::float64;
 
@@ -160,5 +159,4 @@ TEST(TokenPruning, HalfTheTokensCostAtMostAPointOfAccuracy) {
   EXPECT_LE(model.accuracy(0.5, -1), all - 0.03);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_token_pruning_test

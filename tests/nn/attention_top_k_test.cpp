@@ -6,8 +6,7 @@
 #include "attune/nn/multi_head_attention.h"
 #include "nn/attention_test.h"
 
-namespace attune {
-namespace {
+namespace attune::attention_top_k_test {
 
 AttentionConfig small(std::int64_t k) {
   return {.model = 5, .heads = 4, .kv_heads = 2, .head_dim = 3, .bias = true, .top_k = k};
@@ -106,5 +105,4 @@ TEST(TopKAttention, RefusesNoKeys) {
   expect_throws<ConfigError>([] { Layer layer(small(0)); }, "--attn-top-k: 0, expected 1 or more");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_top_k_test

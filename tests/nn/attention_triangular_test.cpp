@@ -11,8 +11,7 @@
 #include "attune/ops/unary.h"
 #include "nn/attention_test.h"
 
-namespace attune {
-namespace {
+namespace attune::attention_triangular_test {
 
 constexpr std::int64_t kNodes = 8, kPair = 5, kHeads = 2, kWidth = 3;
 
@@ -214,5 +213,4 @@ TEST(TriangularAttention, HalvesTheErrorOfShortestPathsAgainstEdgesAlone) {
   EXPECT_LE(with, 0.5 * without);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_triangular_test

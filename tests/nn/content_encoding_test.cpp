@@ -9,8 +9,7 @@
 
 // Encodings whose terms depend on content: shaw, transformer-xl and cope, each against a loop over
 // queries and keys of the test's own.
-namespace attune {
-namespace {
+namespace attune::content_encoding_test {
 
 constexpr DType kDouble = DType::float64;
 
@@ -262,5 +261,4 @@ TEST(CopeEncoding, TableIsAsLongAsTheTrainedLengthUpTo64) {
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::content_encoding_test

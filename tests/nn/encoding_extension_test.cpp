@@ -8,8 +8,7 @@
 #include "nn/layer_test.h"
 
 // Raw keys in a cache and terms that depend on content, by schemes of the test's own.
-namespace attune {
-namespace {
+namespace attune::encoding_extension_test {
 
 const AttentionConfig kConfig{.model = 6, .heads = 2, .head_dim = 3};
 constexpr double kScale = 0.577350269189625764509;  // 1/sqrt(3)
@@ -86,5 +85,4 @@ TEST(ContentDependentTerms, AreAddedToScoresAndOutputs) {
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::encoding_extension_test

@@ -5,8 +5,7 @@
 #include "attune/ops/reduce.h"
 #include "nn/layer_test.h"
 
-namespace attune {
-namespace {
+namespace attune::feed_forward_test {
 
 // y = down(f) with f_h = activation of the hidden unit, in plain loops.
 std::vector<double> by_hand(Bench& bench, const Array& x, Activation activation) {
@@ -83,5 +82,4 @@ TEST(FeedForward, NamesItsParameters) {
   EXPECT_EQ(bench.value("b.down.weight").shape(), (Shape{3, 7}));
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::feed_forward_test

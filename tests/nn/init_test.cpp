@@ -5,8 +5,7 @@
 
 #include "nn/layer_test.h"
 
-namespace attune {
-namespace {
+namespace attune::init_test {
 
 double mean_of(const std::vector<double>& values) {
   double sum = 0;
@@ -168,5 +167,4 @@ TEST(Initializer, NormalDrawsAreThoseOfTheStream) {
   for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i], 2 * stream.normal(i));
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::init_test

@@ -2,8 +2,7 @@
 
 #include "nn/layer_test.h"
 
-namespace attune {
-namespace {
+namespace attune::kv_cache_test {
 
 TEST(KvCache, GivesBackWhatWasAppendedInOrder) {
   KvCache cache(2, 2, 5, 3, 2, DType::float64);
@@ -106,5 +105,4 @@ TEST(KvCache, RefusesOtherShapesAndTypes) {
                             "KV-cache: layer 1 is outside its 1 layers");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::kv_cache_test

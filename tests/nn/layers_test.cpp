@@ -11,8 +11,7 @@
 #include "nn/layer_test.h"
 
 // The small layers: linear, embedding, norm, dropout.
-namespace attune {
-namespace {
+namespace attune::layers_test {
 
 TEST(Linear, MultipliesByTheTransposedWeightAndAddsTheBias) {
   Bench bench;
@@ -180,5 +179,4 @@ TEST(DropoutLayer, SitesAndStepsDrawApart) {
   EXPECT_NE(here, Dropout(bench.root / "a", 0.5)(x, later).value().to_vector());
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::layers_test

@@ -7,8 +7,7 @@
 #include "nn/encoding_test.h"
 
 // Learned biases of distance: kerple and fire, against loops of the tests' own.
-namespace attune {
-namespace {
+namespace attune::learned_bias_encoding_test {
 
 void set(Bench& bench, const std::string& name, const std::vector<double>& values) {
   Parameter& parameter = *bench.store.find("position." + name);
@@ -139,5 +138,4 @@ TEST(FireEncoding, TheThresholdLearnsWithinTheTrainedLength) {
   expect_near(bias_gradient(*fire, bench, Positions::range(1, 6), "threshold"), {0}, 0);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::learned_bias_encoding_test

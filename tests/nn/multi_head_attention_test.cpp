@@ -10,8 +10,7 @@
 #include "attune/ops/unary.h"
 #include "nn/layer_test.h"
 
-namespace attune {
-namespace {
+namespace attune::multi_head_attention_test {
 
 constexpr DType kDouble = DType::float64;
 
@@ -344,5 +343,4 @@ TEST(MultiHeadAttention, NamesItsParameters) {
                                                              "a.value.weight", "a.output.weight"}));
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::multi_head_attention_test

@@ -13,8 +13,7 @@
 // out apart from this code; rotary_encoding_test.cpp, learned_bias_encoding_test.cpp and
 // content_encoding_test.cpp go on with others, and tests/model/positional_conformance_test.cpp has
 // what all must keep.
-namespace attune {
-namespace {
+namespace attune::positional_encoding_test {
 
 constexpr DType kDouble = DType::float64;
 
@@ -370,5 +369,4 @@ TEST(EncodingRegistry, EverySchemeHasItsValuesTestedAbove) {
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::positional_encoding_test

@@ -5,8 +5,7 @@
 
 #include "nn/layer_test.h"
 
-namespace attune {
-namespace {
+namespace attune::positions_test {
 
 using Values = std::vector<std::int32_t>;
 
@@ -79,5 +78,4 @@ TEST(SampledPositions, AllOrNoneOfThemAreServedMoreAreRefused) {
                             "positions: 7 tokens do not fit into --random-positions 6");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::positions_test

@@ -8,8 +8,7 @@
 
 // The forms of rotary encodings beside rope itself, against numbers worked out apart from this
 // code; positional_encoding_test.cpp has rope.
-namespace attune {
-namespace {
+namespace attune::rotary_encoding_test {
 
 Array transformed(const PositionalEncoding& encoding, const Array& x, const Positions& positions,
                   bool key = false) {
@@ -229,5 +228,4 @@ TEST(RopeForms, OddHeadsAreRefusedByName) {
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::rotary_encoding_test

@@ -2,8 +2,7 @@
 
 #include "nn/layer_test.h"
 
-namespace attune {
-namespace {
+namespace attune::scope_test {
 
 TEST(Scope, JoinsNamesWithDots) {
   ParameterStore store;
@@ -54,5 +53,4 @@ TEST(Scope, ANameCanBeTakenOnce) {
   EXPECT_THROW(static_cast<void>(root.parameter("w", {1}, Initializer::constant(0))), ConfigError);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::scope_test

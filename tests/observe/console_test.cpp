@@ -12,8 +12,7 @@
 
 #include "observe/sample_run.h"
 
-namespace attune {
-namespace {
+namespace attune::console_test {
 
 // A stream into memory.
 class Sink final {
@@ -235,5 +234,4 @@ TEST(Console, AStreamThatCannotBeWrittenEndsNothing) {
   std::fclose(full);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::console_test

@@ -20,8 +20,7 @@
 #include "attune/ops/reduce.h"
 #include "attune/ops/unary.h"
 
-namespace attune {
-namespace {
+namespace attune::gradcheck_suite_test {
 
 constexpr DType kDouble = DType::float64;
 
@@ -269,5 +268,4 @@ TEST(GradcheckCommand, ChecksAConfiguredModel) {
   EXPECT_EQ(exit_code_of("copy --n-layer 1 --n-embd 16 --n-head 2 --activation relu"), 0);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::gradcheck_suite_test

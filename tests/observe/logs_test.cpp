@@ -16,8 +16,7 @@
 #include "attune/observe/entropy_range.h"
 #include "observe/sample_run.h"
 
-namespace attune {
-namespace {
+namespace attune::logs_test {
 
 using Json = nlohmann::json;
 using Strings = std::set<std::string>;
@@ -282,5 +281,4 @@ TEST(RunStatus, HasTheDocumentedNames) {
   for (const auto& [status, name] : names) EXPECT_EQ(to_string(status), name);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::logs_test

@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace attune {
-namespace {
+namespace attune::profile_table_test {
 
 using std::chrono::milliseconds;
 
@@ -75,5 +74,4 @@ TEST(ProfileTable, OfNothingDividesByNothing) {
   EXPECT_EQ(table.find("nan"), std::string::npos) << table;
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::profile_table_test

@@ -8,8 +8,7 @@
 #include "ops/fused_op_test.h"
 
 // add_layer_norm and add_rms_norm.
-namespace attune {
-namespace {
+namespace attune::add_norm_test {
 
 using Values = std::span<const Var>;
 const Var kNone;
@@ -215,5 +214,4 @@ TEST(AddNorm, RefusesWhatDoesNotFit) {
                             "must hold at least 1");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::add_norm_test

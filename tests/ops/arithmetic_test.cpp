@@ -5,8 +5,7 @@
 #include "attune/ops/reduce.h"
 #include "ops/op_test.h"
 
-namespace attune {
-namespace {
+namespace attune::arithmetic_test {
 
 struct Operation {
   const char* name;
@@ -260,5 +259,4 @@ TEST(Arithmetic, NamesDtypesThatDiffer) {
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::arithmetic_test

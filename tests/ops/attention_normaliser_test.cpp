@@ -8,8 +8,7 @@
 
 // Normalisers other than softmax, sinks, and heads that talk: values against a loop that follows
 // the definitions, gradients, statistics.
-namespace attune {
-namespace {
+namespace attune::attention_normaliser_test {
 
 struct Form {
   Normaliser normaliser = Normaliser::softmax;
@@ -281,5 +280,4 @@ TEST(AttentionNormaliser, RefusesWhatDoesNotFit) {
             "attention_textbook: a sink belongs to a softmax");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_normaliser_test

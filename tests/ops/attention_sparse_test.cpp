@@ -1,8 +1,7 @@
 #include "ops/attention_case.h"
 
 // What the sparse form has beyond the suites that all forms go through (attention_test.cpp).
-namespace attune {
-namespace {
+namespace attune::attention_sparse_test {
 
 Case long_case(const Mask& mask) {
   Case c;
@@ -84,5 +83,4 @@ TEST(SparseAttention, RowsWithoutAKeyAreZeroWithZeroGradient) {
       }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_sparse_test

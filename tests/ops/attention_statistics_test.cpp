@@ -7,8 +7,7 @@
 #include "attune/ops/shaping.h"
 #include "ops/attention_case.h"
 
-namespace attune {
-namespace {
+namespace attune::attention_statistics_test {
 
 // --- dropout ---
 
@@ -195,5 +194,4 @@ TEST(Attention, RefusesBadRatesAndScales) {
       "attention: scale 0 and softcap -1, expected finite numbers, the softcap not negative");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_statistics_test

@@ -8,8 +8,7 @@
 #include "attune/ops/shaping.h"
 #include "ops/attention_case.h"
 
-namespace attune {
-namespace {
+namespace attune::attention_test {
 
 // --- the fused kernel against the textbook composition ---
 
@@ -112,5 +111,4 @@ TEST(Attention, SizesZeroGiveEmptyOrZeroResults) {
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_test

@@ -9,8 +9,7 @@
 
 // The tiled form where it has several blocks of keys (256 each). Small cases are in
 // attention_test.cpp, in both forms.
-namespace attune {
-namespace {
+namespace attune::attention_tiled_test {
 
 std::vector<Case> long_cases() {
   std::vector<Case> all;
@@ -162,5 +161,4 @@ TEST(TiledAttention, SizesZeroGiveEmptyOrZeroResults) {
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_tiled_test

@@ -6,8 +6,7 @@
 #include "attune/ops/shaping.h"
 #include "ops/attention_case.h"
 
-namespace attune {
-namespace {
+namespace attune::attention_values_test {
 
 // --- the worked example: cat, sat, mat; values from spec/attention.md 2.1, recomputed there in
 // extended precision ---
@@ -267,5 +266,4 @@ TEST(Attention, TwoHeadsAreTwoAttentionsOnColumnHalves) {  // B07
   EXPECT_TRUE(bitwise_equal(both.value(), concat({left, right}, 2).value()));
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::attention_values_test

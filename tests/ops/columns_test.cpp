@@ -2,8 +2,7 @@
 
 #include "ops/op_test.h"
 
-namespace attune {
-namespace {
+namespace attune::columns_test {
 
 // Columns in [0, n) of every pair, [batch, heads, query, key], drawn evenly.
 Columns random_columns(const Shape& shape, std::uint32_t n, std::uint64_t seed) {
@@ -103,5 +102,4 @@ TEST(Columns, WhatDoesNotFitIsNamed) {
       "differ");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::columns_test

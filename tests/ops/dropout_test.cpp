@@ -11,8 +11,7 @@
 #include "attune/core/error.h"
 #include "ops/op_test.h"
 
-namespace attune {
-namespace {
+namespace attune::dropout_test {
 
 RandomStream stream_of(std::uint64_t seed) { return Randomness{seed, 5}.stream("test.dropout"); }
 
@@ -132,5 +131,4 @@ TEST(Dropout, RefusesRatesOutsideZeroToOne) {  // B09
   EXPECT_THROW((void)dropout(x, 0.5, stream_of(1), -1), ValueError);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::dropout_test

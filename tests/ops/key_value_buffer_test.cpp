@@ -8,8 +8,7 @@
 
 // The reference throughout is attention() in its stored form over plain arrays, which
 // tests/ops/attention_values_test.cpp holds against naive loops.
-namespace attune {
-namespace {
+namespace attune::key_value_buffer_test {
 
 Array tokens_of(const Array& x, std::int64_t begin, std::int64_t end) {
   return slice(Var(x), 1, begin, end).value();
@@ -184,5 +183,4 @@ TEST(AttentionOverCache, RefusesWhatDoesNotFit) {
       "attention: bias [1, 2, 1, 4] does not fit scores [batch 2, heads 2, query 1, key 3]");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::key_value_buffer_test

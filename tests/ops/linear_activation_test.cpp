@@ -11,8 +11,7 @@
 #include "ops/fused_op_test.h"
 
 // linear_activation and swiglu: what a feed-forward layer runs between its products.
-namespace attune {
-namespace {
+namespace attune::linear_activation_test {
 
 using Values = std::span<const Var>;
 const Var kNone;
@@ -233,5 +232,4 @@ TEST(Swiglu, RefusesOperandsOfTwoShapesOrTypes) {
       "swiglu: operands are float32 [2, 3] and float64 [2, 3], expected one dtype");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::linear_activation_test

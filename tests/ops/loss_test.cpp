@@ -13,8 +13,7 @@
 #include "attune/ops/softmax.h"
 #include "ops/op_test.h"
 
-namespace attune {
-namespace {
+namespace attune::loss_test {
 
 using Targets = std::vector<std::int32_t>;
 
@@ -204,5 +203,4 @@ TEST(CrossEntropy, RefusesWhatDoesNotFit) {  // B20
   expect_error<ValueError>(x, {0, 0}, 1.5, "cross_entropy: label_smoothing 1.5 is outside [0, 1]");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::loss_test

@@ -6,8 +6,7 @@
 #include "attune/ops/arithmetic.h"
 #include "ops/op_test.h"
 
-namespace attune {
-namespace {
+namespace attune::matmul_test {
 
 constexpr Transpose kTransposes[] = {Transpose::no, Transpose::yes};
 
@@ -305,5 +304,4 @@ TEST(Linear, NamesShapesThatDoNotFit) {
       "linear: operands are float32 [2, 5] and float64 [4], expected one dtype");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::matmul_test

@@ -10,8 +10,7 @@
 #include "attune/core/error.h"
 #include "ops/op_test.h"
 
-namespace attune {
-namespace {
+namespace attune::norm_test {
 
 const Var kNone;
 
@@ -200,5 +199,4 @@ TEST(RmsNorm, ARowOfZerosStaysZero) {
               std::vector<double>(10, 0.0), 0);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::norm_test

@@ -3,8 +3,7 @@
 #include "attune/ops/key_value_buffer.h"
 #include "ops/property_test.h"
 
-namespace attune {
-namespace {
+namespace attune::property_attention_test {
 
 using Values = std::span<const Var>;
 
@@ -241,5 +240,4 @@ TEST(PropertyAttention, RotatePairs) {
   });
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::property_attention_test

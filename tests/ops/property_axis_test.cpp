@@ -5,8 +5,7 @@
 #include "attune/ops/softmax.h"
 #include "ops/property_test.h"
 
-namespace attune {
-namespace {
+namespace attune::property_axis_test {
 
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -206,5 +205,4 @@ TEST(PropertyLoss, CrossEntropyWithIgnoredTargetsAndSmoothing) {
   });
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::property_axis_test

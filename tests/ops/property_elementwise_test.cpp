@@ -7,8 +7,7 @@
 #include "attune/ops/unary.h"
 #include "ops/property_test.h"
 
-namespace attune {
-namespace {
+namespace attune::property_elementwise_test {
 
 TEST(PropertyArithmetic, OfTwoOperandsThatBroadcast) {
   struct Operation {
@@ -212,5 +211,4 @@ TEST(PropertyDropout, KeepsScaledOrDrops) {
   });
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::property_elementwise_test

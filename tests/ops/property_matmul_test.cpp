@@ -3,8 +3,7 @@
 #include "attune/ops/unary.h"
 #include "ops/property_test.h"
 
-namespace attune {
-namespace {
+namespace attune::property_matmul_test {
 
 using Values = std::span<const Var>;
 
@@ -109,5 +108,4 @@ TEST(PropertyMatmul, LinearWithAndWithoutBiasAndActivation) {
   });
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::property_matmul_test

@@ -2,8 +2,7 @@
 #include "attune/ops/shaping.h"
 #include "ops/property_test.h"
 
-namespace attune {
-namespace {
+namespace attune::property_shaping_test {
 
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -99,5 +98,4 @@ TEST(PropertyShaping, BroadcastTo) {
   });
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::property_shaping_test

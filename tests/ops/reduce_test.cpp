@@ -6,8 +6,7 @@
 #include "attune/ops/arithmetic.h"
 #include "ops/op_test.h"
 
-namespace attune {
-namespace {
+namespace attune::reduce_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -231,5 +230,4 @@ TEST(Max, RefusesAnEmptyAxis) {
       "max: axis -1 of [3, 0] is empty");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::reduce_test

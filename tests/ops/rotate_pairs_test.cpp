@@ -8,8 +8,7 @@
 #include "attune/ops/shaping.h"
 #include "ops/op_test.h"
 
-namespace attune {
-namespace {
+namespace attune::rotate_pairs_test {
 
 struct Angles {
   Array cosines, sines;
@@ -152,5 +151,4 @@ TEST(RotatePairs, RefusesWhatDoesNotFit) {
       "expected [1 or batch, time, at most head_dim / 2]");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::rotate_pairs_test

@@ -6,8 +6,7 @@
 #include "attune/ops/unary.h"
 #include "ops/op_test.h"
 
-namespace attune {
-namespace {
+namespace attune::select_test {
 
 // 1 where x > threshold, else 0.
 Array greater(const Array& x, double threshold) {
@@ -256,5 +255,4 @@ TEST(Embedding, RefusesWhatDoesNotFit) {
       "embedding: index 4 at place 1 is outside [0, 4), the rows of the table [4, 3]");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::select_test

@@ -3,8 +3,7 @@
 #include "attune/ops/arithmetic.h"
 #include "ops/op_test.h"
 
-namespace attune {
-namespace {
+namespace attune::shaping_test {
 
 constexpr DType kTypes[] = {DType::float32, DType::float64};
 
@@ -324,5 +323,4 @@ TEST(BroadcastTo, NamesShapesThatDoNotFit) {
       "broadcast_to: [2, 3] does not broadcast to [1, 3]");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::shaping_test

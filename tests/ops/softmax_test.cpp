@@ -11,8 +11,7 @@
 #include "attune/core/error.h"
 #include "ops/op_test.h"
 
-namespace attune {
-namespace {
+namespace attune::softmax_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -209,5 +208,4 @@ TEST(LogSoftmax, ARowOfMinusInfinityHasNoGradient) {
   expect_near(dx, std::vector<double>{0, 0, 0, 0}, 0);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::softmax_test

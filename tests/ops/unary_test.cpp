@@ -5,8 +5,7 @@
 
 #include "ops/op_test.h"
 
-namespace attune {
-namespace {
+namespace attune::unary_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -178,5 +177,4 @@ TEST(GeluTanh, TakesTheValuesOfTheTanhForm) {  // B23
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::unary_test

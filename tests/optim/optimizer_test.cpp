@@ -14,8 +14,7 @@
 #include "attune/ops/arithmetic.h"
 #include "attune/ops/reduce.h"
 
-namespace attune {
-namespace {
+namespace attune::optimizer_test {
 
 OptimizerConfig config_of(const std::string& kind, double weight_decay) {
   return {.kind = kind, .beta1 = 0.9, .beta2 = 0.999, .weight_decay = weight_decay};
@@ -310,5 +309,4 @@ TEST(Optimizer, RefusesGradientsOfAnotherStore) {
   EXPECT_EQ(parameters[0].value().item(), 1);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::optimizer_test

@@ -9,8 +9,7 @@
 
 #include "attune/core/error.h"
 
-namespace attune {
-namespace {
+namespace attune::schedule_test {
 
 ScheduleConfig recipe(const std::string& shape) {
   return {.shape = shape, .lr = 1e-3, .min_lr = 1e-4, .warmup_iters = 100, .decay_iters = 2000};
@@ -128,5 +127,4 @@ TEST(Schedule, CheckNamesTheOptionAndTheValue) {
             "constant, noam)");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::schedule_test

@@ -7,8 +7,7 @@
 
 // One computation in every build: Release, Debug and the sanitizers' builds compile these sums
 // differently and have to agree on them.
-namespace attune {
-namespace {
+namespace attune::builds_test {
 
 RunConfig twenty_steps() {
   RunConfig config = RunConfig::defaults_for("copy");
@@ -47,5 +46,4 @@ TEST(Builds, AgreeOnTheLossesOfTwentySteps) {
 
 TEST(Builds, AgreeWithThemselvesBitForBit) { EXPECT_EQ(losses_of_a_run(), losses_of_a_run()); }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::builds_test

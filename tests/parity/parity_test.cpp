@@ -17,8 +17,7 @@
 
 // Whole models against PyTorch: tests/parity/reference.json, written by scripts/make_reference.py,
 // which says what models these are and how it writes an array.
-namespace attune {
-namespace {
+namespace attune::parity_test {
 
 using Json = nlohmann::json;
 
@@ -241,5 +240,4 @@ TEST(Parity, LogitsGradientsAndLossesEqualPyTorchInFloat64) { compare_all(DType:
 
 TEST(Parity, LogitsGradientsAndLossesEqualPyTorchInFloat32) { compare_all(DType::float32, 1e-5); }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::parity_test

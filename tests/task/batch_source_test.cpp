@@ -8,8 +8,7 @@
 #include "attune/task/task.h"
 #include "task/examples.h"
 
-namespace attune {
-namespace {
+namespace attune::batch_source_test {
 
 using test::rows;
 
@@ -159,5 +158,4 @@ TEST(Batch, CountsScoredTargetsAndRefusesBadSlices) {
   EXPECT_THROW(static_cast<void>(batch.slice(2, 1)), ValueError);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::batch_source_test

@@ -5,8 +5,7 @@
 #include "attune/task/task.h"
 #include "task/examples.h"
 
-namespace attune {
-namespace {
+namespace attune::induction_test {
 
 const TaskOptions kPublished{
     .name = "induction", .min_length = 12, .max_length = 23, .symbols = 32};
@@ -50,5 +49,4 @@ TEST(Induction, ShortestPeriodRepeatsOneSymbol) {
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::induction_test

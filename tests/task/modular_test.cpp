@@ -10,8 +10,7 @@
 #include "attune/task/task.h"
 #include "task/examples.h"
 
-namespace attune {
-namespace {
+namespace attune::modular_test {
 
 struct Equation {
   int a = 0;
@@ -133,5 +132,4 @@ TEST(Modular, BadOptionsAreNamed) {
             std::string::npos);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::modular_test

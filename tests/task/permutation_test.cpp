@@ -5,8 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace attune {
-namespace {
+namespace attune::permutation_test {
 
 std::vector<std::uint64_t> order(std::uint32_t epoch, std::uint64_t size) {
   const Permutation permutation(Randomness{7, epoch}.stream("test"), size);
@@ -42,5 +41,4 @@ TEST(Permutation, FirstPlaceIsSpreadOverAll) {
   for (const int count : counts) EXPECT_NEAR(count, 1000, 5 * 30);  // five standard deviations
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::permutation_test

@@ -11,8 +11,7 @@
 #include "task/examples.h"
 #include "task/split.h"
 
-namespace attune {
-namespace {
+namespace attune::prompt_tasks_test {
 
 using test::draw_many;
 using test::Example;
@@ -212,5 +211,4 @@ TEST(SplitOf, HoldsOutATenthWhateverTheParity) {
   EXPECT_NEAR(odd, held_out / 2.0, 5 * 40);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::prompt_tasks_test

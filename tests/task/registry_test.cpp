@@ -7,8 +7,7 @@
 #include "attune/task/task.h"
 #include "task/examples.h"
 
-namespace attune {
-namespace {
+namespace attune::registry_test {
 
 TEST(ListTasks, NamesEveryTaskThatCanBeMade) {
   const test::TemporaryFile file(test::pangrams(60));
@@ -70,5 +69,4 @@ TEST(Chance, IsTheAccuracyOfTheBestSingleToken) {
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::registry_test

@@ -10,8 +10,7 @@
 #include "task/examples.h"
 #include "task/text_window.h"
 
-namespace attune {
-namespace {
+namespace attune::text_test {
 
 using test::TemporaryFile;
 
@@ -168,5 +167,4 @@ TEST(Text, ChanceIsTheShareOfTheMostFrequentCharacter) {
   EXPECT_FALSE(task->has_answers());
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::text_test

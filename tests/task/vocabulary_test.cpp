@@ -8,8 +8,7 @@
 #include "attune/task/task.h"
 #include "task/examples.h"
 
-namespace attune {
-namespace {
+namespace attune::vocabulary_test {
 
 using Tokens = std::vector<std::int32_t>;
 
@@ -77,5 +76,4 @@ TEST(Vocabulary, EveryTaskReadsWhatItWrites) {  // B47
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::vocabulary_test

@@ -8,8 +8,7 @@
 #include "attune/core/thread_pool.h"
 #include "train/tiny_run.h"
 
-namespace attune {
-namespace {
+namespace attune::batch_ahead_test {
 
 constexpr std::uint64_t kSeed = 7;
 
@@ -215,5 +214,4 @@ TEST(BatchAhead, ARunIsBitwiseThatOfBatchesDrawnAtTheirStep) {
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::batch_ahead_test

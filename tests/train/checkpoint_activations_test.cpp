@@ -6,8 +6,7 @@
 #include "train/train_test.h"
 
 // --checkpoint-activations: the same bits in less memory.
-namespace attune {
-namespace {
+namespace attune::checkpoint_activations_test {
 
 StepResult step_of(const Transformer& model, const Batch& batch, bool checkpoints) {
   ThreadPool pool(2);
@@ -70,5 +69,4 @@ TEST(CheckpointActivations, HalvesThePeakMemoryOfEightLayers) {
   EXPECT_LE(2 * with, without) << with << " of " << without << " bytes";
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::checkpoint_activations_test

@@ -7,8 +7,7 @@
 #include "attune/core/error.h"
 #include "train/tiny_run.h"
 
-namespace attune {
-namespace {
+namespace attune::checkpoint_keeper_test {
 
 namespace fs = std::filesystem;
 using Steps = std::vector<std::int64_t>;
@@ -260,5 +259,4 @@ TEST(KeepBest, WritesNothingWhenOff) {
   EXPECT_FALSE(fs::exists((*directory).best_checkpoint()));
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::checkpoint_keeper_test

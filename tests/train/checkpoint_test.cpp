@@ -20,8 +20,7 @@
 #include "attune/core/text.h"
 #include "attune/train/safetensors.h"
 
-namespace attune {
-namespace {
+namespace attune::checkpoint_test {
 
 namespace fs = std::filesystem;
 
@@ -389,5 +388,4 @@ TEST_F(CheckpointTest, AStaleTemporaryIsReplaced) {  // B40
   EXPECT_FALSE(fs::exists(path_.string() + ".tmp"));
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::checkpoint_test

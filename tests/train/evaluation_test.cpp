@@ -4,8 +4,7 @@
 
 #include "train/train_test.h"
 
-namespace attune {
-namespace {
+namespace attune::evaluation_test {
 
 // Examples of 5 tokens, of which 1 to 4 are scored: tokens 0 to 10 at random.
 class UnevenTask final : public Task {
@@ -132,5 +131,4 @@ TEST(Evaluation, HasNoDropout) {
   EXPECT_EQ(evaluation.loss_sum, setting.with_threads(1).loss_sum);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::evaluation_test

@@ -7,8 +7,7 @@
 #include "attune/core/error.h"
 #include "train/train_test.h"
 
-namespace attune {
-namespace {
+namespace attune::generation_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -295,5 +294,4 @@ TEST(Generate, RefusesAnEmptyPromptAndBadOptions) {
   EXPECT_THROW((void)generated(model, {1}, 1, {.temperature = -1}), ConfigError);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::generation_test

@@ -11,8 +11,7 @@
 // Everything that can be chosen for attention trains: 50 steps without a NaN, with a falling loss.
 // What there is comes from the registries and the option table, so that nothing can be added that
 // does not train here.
-namespace attune {
-namespace {
+namespace attune::mechanisms_test {
 
 struct Choice {
   std::string option;
@@ -112,5 +111,4 @@ TEST(Mechanisms, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(message({{"softcap", "-1"}}), "--softcap: -1 is not a finite number of at least 0");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::mechanisms_test

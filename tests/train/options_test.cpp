@@ -9,8 +9,7 @@
 #include "attune/core/error.h"
 #include "train/changed_options.h"
 
-namespace attune {
-namespace {
+namespace attune::options_test {
 
 RunConfig with(const std::string& name, const std::string& value) {
   RunConfig config = RunConfig::defaults_for("text");
@@ -253,5 +252,4 @@ TEST(Options, ResumingMayChangeLengthIntervalsAndStopConditionsAlone) {
             std::vector<std::string>{"task"});
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::options_test

@@ -9,8 +9,7 @@
 #include "attune/train/options.h"
 #include "train/changed_options.h"
 
-namespace attune {
-namespace {
+namespace attune::options_toml_test {
 
 TEST(ConfigToml, RoundTripGivesTheSameConfiguration) {
   const RunConfig written = everything_changed();
@@ -225,5 +224,4 @@ TEST(ConfigToml, DoesNotDependOnTheLocale) {  // B45
   EXPECT_EQ(read.schedule.lr, 0.5);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::options_toml_test

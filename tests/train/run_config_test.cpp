@@ -9,8 +9,7 @@
 
 #include "attune/core/error.h"
 
-namespace attune {
-namespace {
+namespace attune::run_config_test {
 
 std::string error_of(const std::string& task, const std::function<void(RunConfig&)>& change) {
   RunConfig config = RunConfig::defaults_for(task);
@@ -214,5 +213,4 @@ TEST(RunConfig, TheMinimumIsNotComparedWhereNothingDecaysToIt) {
             "");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::run_config_test

@@ -12,8 +12,7 @@
 
 #include "attune/core/error.h"
 
-namespace attune {
-namespace {
+namespace attune::run_directory_test {
 
 namespace fs = std::filesystem;
 
@@ -234,5 +233,4 @@ TEST_F(RunDirectoryTest, LogsThatNeedNoChangeAreLeftAlone) {
   EXPECT_FALSE(fs::exists(run.attention()));
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::run_directory_test

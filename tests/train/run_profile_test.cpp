@@ -5,8 +5,7 @@
 
 #include "train/tiny_run.h"
 
-namespace attune {
-namespace {
+namespace attune::run_profile_test {
 
 using std::chrono::milliseconds;
 using Rows = std::vector<RunProfile::Row>;
@@ -140,5 +139,4 @@ TEST(RunProfile, BeginsAgainWithEachRun) {
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::run_profile_test

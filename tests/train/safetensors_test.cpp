@@ -10,8 +10,7 @@
 #include "attune/array/buffer_pool.h"
 #include "attune/core/error.h"
 
-namespace attune {
-namespace {
+namespace attune::safetensors_test {
 
 // A file put together by hand, after the format's description.
 std::string file_of(std::string_view header, std::size_t data_bytes) {
@@ -268,5 +267,4 @@ TEST(Safetensors, DamagedBytesNeverDoMoreThanRefuse) {
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::safetensors_test

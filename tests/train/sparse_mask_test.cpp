@@ -4,8 +4,7 @@
 
 // What a window cannot reach a global token brings (Longformer): the first of 49 symbols has to be
 // said at the last, by two layers that look back 7 tokens each.
-namespace attune {
-namespace {
+namespace attune::sparse_mask_test {
 
 class FirstSymbol final : public Task {
  public:
@@ -51,5 +50,4 @@ TEST(SparseMask, AWindowCannotReachWhatAGlobalTokenBrings) {
   EXPECT_GE(accuracy_with("causal+global"), 0.95);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::sparse_mask_test

@@ -4,8 +4,7 @@
 #include "attune/train/trainer.h"
 #include "train/tiny_run.h"
 
-namespace attune {
-namespace {
+namespace attune::trainer_failure_test {
 
 // B36: w -= lr g scaled to norm 1, so the whole step has length lr times the bound.
 TEST(Clipping, ScalesTheWholeGradientToTheBound) {
@@ -164,5 +163,4 @@ TEST(Trainer, TakesNoStepOnABatchWithoutAScoredToken) {
   EXPECT_EQ(recorder.records[0].update->train_loss, 0);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::trainer_failure_test

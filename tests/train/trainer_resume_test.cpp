@@ -6,8 +6,7 @@
 #include "attune/train/trainer.h"
 #include "train/tiny_run.h"
 
-namespace attune {
-namespace {
+namespace attune::trainer_resume_test {
 
 // How the first part of a run of ten steps ends. A crash comes after the update and the log line of
 // that step; what was not saved is lost.
@@ -171,5 +170,4 @@ TEST(ResumedInFloat64, EqualsTheUnbrokenRunBitwise) {
   expect_equal_wherever_broken({"adamw", 2, Data::epochs_within_a_step, DType::float64});
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::trainer_resume_test

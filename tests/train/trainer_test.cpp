@@ -4,8 +4,7 @@
 #include "train/tiny_run.h"
 #include "train/train_test.h"
 
-namespace attune {
-namespace {
+namespace attune::trainer_test {
 
 TEST(Trainer, MakesExactlyMaxItersUpdates) {  // B37
   const Directory directory;
@@ -157,5 +156,4 @@ TEST(ModelConfig, TakesContextAndVocabularyFromTheTask) {
   EXPECT_THROW((void)model_config(shorter, *task), ConfigError);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::trainer_test

@@ -7,8 +7,7 @@
 #include "attune/optim/optimizer.h"
 #include "train/train_test.h"
 
-namespace attune {
-namespace {
+namespace attune::training_step_test {
 
 TransformerConfig with_dropout() {
   TransformerConfig config = small_config();
@@ -309,5 +308,4 @@ TEST(ReduceGradients, LeavesAnArrayThatSomeoneHoldsAsItIs) {
   expect_near(held, {1, 2});
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::training_step_test
