@@ -7,6 +7,7 @@
 #include "attune/nn/linear.h"
 #include "attune/nn/multi_head_attention.h"
 #include "attune/nn/norm.h"
+#include "attune/nn/recurrent.h"
 #include "attune/ops/arithmetic.h"
 #include "observe/gradcheck_suite_cases.h"
 #include "observe/gradcheck_suite_layer_case.h"
@@ -68,6 +69,19 @@ void add_feed_forwards(Cases& cases) {
   add("feed_forward relu", Activation::relu, true);
   add("feed_forward swiglu", Activation::swiglu, true);
   add("feed_forward no bias", Activation::swiglu, false);
+}
+
+template <class Cell>
+void add_recurrent(Cases& cases, const char* name) {
+  add_layer(
+      cases, name, {kInput},
+      [](const Scope& root) { return Cell(root, {.in = kModel, .hidden = 5}, init()); }, kCall);
+}
+
+void add_recurrent_cells(Cases& cases) {
+  add_recurrent<Rnn>(cases, "rnn");
+  add_recurrent<Lstm>(cases, "lstm");
+  add_recurrent<Gru>(cases, "gru");
 }
 
 // A layer that reads positions, and what it reads them through.
@@ -227,6 +241,7 @@ void add_layers(Cases& cases) {
       cases, "dropout", {kInput}, [](const Scope& root) { return Dropout(root / "dropout", 0.4); },
       kCall);
   add_feed_forwards(cases);
+  add_recurrent_cells(cases);
   add_attention_layers(cases);
   add_blocks(cases);
 }
