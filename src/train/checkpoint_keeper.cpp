@@ -18,7 +18,11 @@ bool CheckpointKeeper::is_due(std::int64_t step, bool last) const {
   if (step == saved_step_) return false;
   const std::int64_t interval =
       config_.save_interval > 0 ? config_.save_interval : config_.eval_interval;
-  return last || (step > 0 && step % interval == 0);
+  return last || (step > 0 && step % interval == 0) || is_kept_for_good(step);
+}
+
+bool CheckpointKeeper::is_kept_for_good(std::int64_t step) const {
+  return std::ranges::find(config_.checkpoint_at, step) != config_.checkpoint_at.end();
 }
 
 // What is kept is settled before the new file appears: broken off in between, the run comes to this
@@ -29,7 +33,13 @@ void CheckpointKeeper::save(const CheckpointState& state, const ParameterStore& 
     keep_newest(state.step);
     drop_superfluous(state.step);
   }
-  save_checkpoint(directory_.checkpoint(), state, parameters, optimizer);
+  if (is_kept_for_good(state.step)) {
+    // The one that stays first: broken off in between, the run comes to this step again.
+    save_checkpoint(directory_.kept_checkpoint(state.step), state, parameters, optimizer);
+    link_or_copy(directory_.kept_checkpoint(state.step), directory_.checkpoint());
+  } else {
+    save_checkpoint(directory_.checkpoint(), state, parameters, optimizer);
+  }
   saved_step_ = state.step;
 }
 
@@ -50,7 +60,8 @@ void CheckpointKeeper::keep_newest(std::int64_t step) const {
 // Those of later steps are of a run that was taken back to an earlier checkpoint; it will come to
 // them again.
 void CheckpointKeeper::drop_superfluous(std::int64_t step) const {
-  const std::vector<std::int64_t> steps = directory_.kept_steps();
+  std::vector<std::int64_t> steps = directory_.kept_steps();
+  std::erase_if(steps, [&](std::int64_t kept) { return kept < step && is_kept_for_good(kept); });
   const auto earlier = std::ranges::lower_bound(steps, step) - steps.begin();
   const auto first_kept = std::max<std::int64_t>(earlier - (config_.keep_last - 1), 0);
   for (std::int64_t i = 0; i < std::ssize(steps); ++i) {

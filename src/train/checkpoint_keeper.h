@@ -9,7 +9,8 @@
 namespace attune {
 
 // Which checkpoints of a run are written and which stay: the newest as checkpoint.safetensors,
-// those before it as checkpoint-STEP.safetensors (--keep-last), the best as best.safetensors
+// those before it as checkpoint-STEP.safetensors (--keep-last), those of certain steps under such
+// a name for good (--checkpoint-at), the best as best.safetensors
 // (--keep-best). A process that ends at any moment leaves every one of these names whole, and the
 // run that goes on from the newest ends with the same files as one that was never broken.
 class CheckpointKeeper final {
@@ -28,6 +29,8 @@ class CheckpointKeeper final {
                  const Optimizer& optimizer) const;
 
  private:
+  // Among --checkpoint-at.
+  [[nodiscard]] bool is_kept_for_good(std::int64_t step) const;
   void keep_newest(std::int64_t step) const;
   void drop_superfluous(std::int64_t step) const;
 

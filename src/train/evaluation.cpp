@@ -5,10 +5,12 @@
 namespace attune {
 namespace {
 
-Evaluation evaluate_batch(const Transformer& model, const Batch& batch, bool statistics) {
+Evaluation evaluate_batch(const Transformer& model, const Batch& batch,
+                          const EvaluationOptions& options) {
   Evaluation result;
   Pass pass;
-  if (statistics) {
+  pass.hooks = options.hooks;
+  if (options.statistics) {
     result.attention = model.make_statistics();
     pass.statistics = &result.attention;
   }
@@ -53,7 +55,7 @@ Evaluation evaluate(const Transformer& model, const BatchSource& source, Split s
   std::vector<Evaluation> parts(static_cast<std::size_t>(options.batches));
   pool.run(static_cast<int>(options.batches), [&](int i) {
     const Batch batch = source.evaluation(split, i, options.batch_size);
-    parts[static_cast<std::size_t>(i)] = evaluate_batch(model, batch, options.statistics);
+    parts[static_cast<std::size_t>(i)] = evaluate_batch(model, batch, options);
   });
   Evaluation sum;
   for (const Evaluation& part : parts) sum += part;

@@ -69,6 +69,8 @@ void check_cadence(const RunConfig& config) {
   require_between("--attention-interval", config.attention_interval, 0, kMostSteps);
   require_between("--save-interval", config.save_interval, 0, kMostSteps);
   require_between("--keep-last", config.keep_last, 0, kMostSteps);
+  for (const std::int64_t step : config.checkpoint_at)
+    require_between("--checkpoint-at", step, 0, kMostSteps);
   require_between("--target-accuracy", config.target_accuracy, 0, 1);
   require_not_negative("--target-loss", config.target_loss);
   require_not_negative("--time-budget", config.time_budget_seconds);
@@ -118,6 +120,7 @@ RunConfig RunConfig::defaults_for(const std::string& task) {
     config.task.min_length = 12;
     config.task.max_length = 23;
     config.task.symbols = 32;
+    config.model.tie_head = false;  // attention alone needs two tables to copy a token
   }
   if (task == "modular") {  // a table to be understood, not memorised: strong decay, large batches
     config.model.positions = "learned";

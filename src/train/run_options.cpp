@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "attune/core/error.h"
@@ -174,6 +176,29 @@ void add_schedule_options(std::vector<Option>& options) {
       [](auto& config) -> auto& { return config.schedule.min_lr; })));
 }
 
+// "0,1,2,4"
+Option checkpoint_at() {
+  Option option = described({"checkpoint-at",
+                             {},
+                             kLogging,
+                             "Steps whose checkpoints stay as checkpoint-STEP.safetensors, as in "
+                             "0,1,2,4,8: to look at what came when; empty: none.",
+                             "T,T,..."},
+                            Option::Kind::text);
+  option.set = [](RunConfig& config, std::string_view text) {
+    config.checkpoint_at.clear();
+    for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
+      const std::size_t end = std::min(text.find(',', begin), text.size());
+      config.checkpoint_at.push_back(integer_of("checkpoint-at", text.substr(begin, end - begin)));
+      begin = end + 1;
+    }
+  };
+  option.get = [](const RunConfig& config) {
+    return fmt::format("{}", fmt::join(config.checkpoint_at, ","));
+  };
+  return changeable_on_resume(std::move(option));
+}
+
 void add_logging_options(std::vector<Option>& options) {
   options.push_back(changeable_on_resume(integer(
       {"eval-interval",
@@ -214,6 +239,14 @@ void add_logging_options(std::vector<Option>& options) {
        "Keep the state of the smallest validation loss as best.safetensors; costs a write at each "
        "evaluation that is the best so far."},
       [](auto& config) -> auto& { return config.keep_best; })));
+  options.push_back(checkpoint_at());
+  options.push_back(changeable_on_resume(boolean(
+      {"log-heads",
+       {},
+       kLogging,
+       "Score every head at each evaluation: previous token, duplicate token, induction, on random "
+       "tokens that repeat, in heads.jsonl."},
+      [](auto& config) -> auto& { return config.log_heads; })));
 }
 
 void add_stopping_options(std::vector<Option>& options) {

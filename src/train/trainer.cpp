@@ -168,6 +168,8 @@ class Trainer::Loop final {
   void evaluate(StepRecord& record) {
     const double best = progress_.best_val_loss;
     measure(record);
+    for (TrainObserver* observer : observers_)
+      observer->on_evaluation(record.step, trainer_.model_);
     if (progress_.best_val_loss < best) save_best();
   }
 

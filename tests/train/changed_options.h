@@ -11,9 +11,10 @@ namespace attune {
 // A value other than the default of every option, as it is written.
 [[nodiscard]] inline std::string other_value(const Option& option, const RunConfig& defaults) {
   static const std::map<std::string, std::string> kSpecial{
-      {"length", "3..17"},     {"attn-scale", "0.37"}, {"attn-temperature", "1.7"},
-      {"attn-dropout", "0.4"}, {"min-lr", "0.00012"},  {"device", "cpu"},
-      {"compile", "false"},    {"decay-lr", "false"},  {"dropout", "0.1"}};
+      {"length", "3..17"},       {"attn-scale", "0.37"}, {"attn-temperature", "1.7"},
+      {"attn-dropout", "0.4"},   {"min-lr", "0.00012"},  {"device", "cpu"},
+      {"compile", "false"},      {"decay-lr", "false"},  {"dropout", "0.1"},
+      {"checkpoint-at", "0,1,8"}};
   if (const auto found = kSpecial.find(option.name); found != kSpecial.end()) return found->second;
   const std::string value = option.get(defaults);
   switch (option.kind) {

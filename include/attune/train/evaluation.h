@@ -34,6 +34,8 @@ struct EvaluationOptions {
   std::int64_t batches = 20;
   std::int64_t batch_size = 64;  // examples
   bool statistics = true;        // attention entropies
+  // Of every forward pass, from several threads at a time; null: none.
+  Hooks* hooks = nullptr;
 };
 
 // Evaluates without dropout on batches 0, 1, ... of a split: the same ones every time. Batch i runs

@@ -74,6 +74,12 @@ class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
   virtual void on_start(const RunStart& start) { static_cast<void>(start); }
+  // The state of this step was evaluated; its update is still to come, and its on_step() after
+  // that.
+  virtual void on_evaluation(std::int64_t step, const Transformer& model) {
+    static_cast<void>(step);
+    static_cast<void>(model);
+  }
   // Once a step, in order, after its update.
   virtual void on_step(const StepRecord& record) { static_cast<void>(record); }
   // Worth telling a person: a parameter that the loss does not reach, a skipped step.

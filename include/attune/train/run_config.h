@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "attune/core/dtype.h"
 #include "attune/model/transformer_config.h"
@@ -41,9 +42,11 @@ struct RunConfig {
   std::int64_t save_interval = 0;        // steps between checkpoints; 0: at each evaluation
   std::int64_t keep_last = 0;            // checkpoints that stay, the newest included; 0: as 1
   bool keep_best = true;                 // the checkpoint of the smallest validation loss
+  bool log_heads = false;                // scores of heads at each evaluation
   double target_accuracy = 0;            // stop at this accuracy at an evaluation; 0: off
   double target_loss = 0;                // stop at this validation loss at an evaluation; 0: off
   double time_budget_seconds = 0;        // stop after this time; 0: off
+  std::vector<std::int64_t> checkpoint_at{};  // steps whose checkpoints stay
 
   DType dtype = DType::float32;
   std::int64_t seed = 1337;

@@ -27,6 +27,7 @@ class RunDirectory final {
   [[nodiscard]] std::filesystem::path config() const { return path_ / "config.toml"; }
   [[nodiscard]] std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   [[nodiscard]] std::filesystem::path attention() const { return path_ / "attention.jsonl"; }
+  [[nodiscard]] std::filesystem::path heads() const { return path_ / "heads.jsonl"; }
   [[nodiscard]] std::filesystem::path checkpoint() const {
     return path_ / "checkpoint.safetensors";
   }
@@ -38,8 +39,8 @@ class RunDirectory final {
   [[nodiscard]] std::vector<std::int64_t> kept_steps() const;
   [[nodiscard]] std::filesystem::path summary() const { return path_ / "summary.json"; }
 
-  // Drops every line of metrics.jsonl and attention.jsonl whose "step" is at or beyond `step`, and
-  // a torn last line; atomically. Resuming at a checkpoint of `step` will write them again.
+  // Drops every line of the logs (*.jsonl) whose "step" is at or beyond `step`, and a torn last
+  // line; atomically. Resuming at a checkpoint of `step` will write them again.
   void drop_log_lines_from(std::int64_t step) const;
 
  private:
