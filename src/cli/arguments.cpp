@@ -14,6 +14,13 @@ namespace {
 
 using Takes = CommandOption::Takes;
 
+// "true", or "true,false" for a command that takes lists; others refuse it as no such value.
+bool is_list_of_bools(std::string_view word) {
+  const std::string_view first = word.substr(0, word.find(','));
+  return parse_bool(first) &&
+         (first.size() == word.size() || is_list_of_bools(word.substr(first.size() + 1)));
+}
+
 bool is_option(std::string_view word) { return word.size() > 2 && word.starts_with("--"); }
 
 // Rewrites words to what cxxopts reads: canonical names, and a value after each option in a word of
@@ -75,7 +82,7 @@ class Rewriter final {
     if (option.takes == Takes::nothing) return "true";
     if (!option.implied.empty()) return option.implied;
     if (option.takes == Takes::boolean) {
-      return !at_end && parse_bool(words_[next_]) ? words_[next_++] : "true";
+      return !at_end && is_list_of_bools(words_[next_]) ? words_[next_++] : "true";
     }
     if (at_end) throw ConfigError(fmt::format("{} needs a value ({})", given, option.value_name));
     if (is_option(words_[next_])) {

@@ -31,6 +31,7 @@ int run_train(const Command& command, Words words);
 int run_eval(const Command& command, Words words);
 int run_sample(const Command& command, Words words);
 int run_gradcheck(const Command& command, Words words);
+int run_study(const Command& command, Words words);
 int run_list(const Command& command, Words words);
 
 }  // namespace attune::cli

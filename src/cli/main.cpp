@@ -25,6 +25,8 @@ constexpr Command kCommands[] = {
     {"sample", "attune sample RUN [options]", "let a trained model write", run_sample},
     {"gradcheck", "attune gradcheck [TASK] [options]",
      "check every gradient against finite differences", run_gradcheck},
+    {"study", "attune study NAME [TASK] [options]",
+     "measure initialisation, gradients, curvature, rates over a grid of options", run_study},
     {"list", "attune list WHAT", "what there is to choose from: tasks, encodings, masks, ...",
      run_list},
 };

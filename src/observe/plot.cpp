@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -16,6 +17,7 @@ namespace {
 using gnuplot::literal;
 
 constexpr std::int64_t kMostTicks = 16;
+constexpr std::size_t kMostPlaces = 8;
 // Told apart by people who see red and green alike (Okabe & Ito 2008), yellow left out.
 constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                     "#56b4e9", "#e69f00", "#000000"};
@@ -42,10 +44,19 @@ struct Range {
   [[nodiscard]] Range widened(double factor) const { return {low / factor, high * factor}; }
 };
 
+std::set<double> x_of(const Plot& plot) {
+  std::set<double> all;
+  for (const PlotSeries& series : plot.series) {
+    for (const double x : series.x) {
+      if (is_drawn(x, plot.log_x)) all.insert(x);
+    }
+  }
+  return all;
+}
+
 Range x_range(const Plot& plot) {
   Range range;
-  for (const PlotSeries& series : plot.series)
-    for (const double x : series.x) range.include(x);
+  for (const double x : x_of(plot)) range.include(x);
   return range.widened(1.1);
 }
 
@@ -112,10 +123,14 @@ void check(const PlotSeries& series) {
 std::string axes_of(const Plot& plot) {
   std::string script = fmt::format(
       "reset\nset title {}\nset xlabel {}\nset ylabel {}\nset grid lc rgb '#dddddd' lt 1\n"
-      "set border 3\nset tics nomirror\nset key below Left reverse\nset offsets graph 0.02, graph "
-      "0.02\n",
+      "set border 3\nset tics nomirror\nset key below Left reverse\n"
+      "set autoscale xfix\nset offsets graph 0.03, graph 0.03\n",
       literal(plot.title), literal(plot.x_label), literal(plot.y_label));
   if (plot.log_x) script += log_axis('x', x_range(plot));
+  // Few places of a grid are the numbers a reader looks for.
+  const std::set<double> x = x_of(plot);
+  if (plot.log_x && x.size() <= kMostPlaces)
+    script += fmt::format("set xtics ({:g})\n", fmt::join(x, ", "));
   if (plot.log_y) script += log_axis('y', y_range(plot));
   if (plot.series.size() == 1) script += "unset key\n";
   return script;

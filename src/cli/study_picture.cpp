@@ -1,0 +1,88 @@
+#include <algorithm>
+
+#include "attune/core/error.h"
+#include "attune/core/text.h"
+#include "attune/observe/plot.h"
+#include "cli/study.h"
+
+namespace attune::cli {
+namespace {
+
+std::string words_of(std::string name) {
+  std::ranges::replace(name, '_', ' ');
+  return name;
+}
+
+// A grid point without its depth.
+std::string label_of(const StudyResult& result, std::size_t point) {
+  std::string label;
+  for (std::size_t a = 0; a < result.grid.axes.size(); ++a) {
+    if (result.grid.axes[a].option == result.study.depth) continue;
+    if (!label.empty()) label += ", ";
+    const std::string& value = result.grid.points[point].values[a];
+    // A bare number, on or off says nothing.
+    const bool speaks = !parse_float(value) && !parse_bool(value) && value != "none";
+    label += speaks ? value : result.grid.axes[a].option + " " + value;
+  }
+  return label.empty() ? result.study.name : label;
+}
+
+std::size_t column_of(const StudyTable& table, const std::string& name) {
+  const auto found = std::ranges::find(table.columns, name);
+  if (found == table.columns.end())
+    throw InternalError("study: no column " + name + " in " + table.name);
+  return static_cast<std::size_t>(found - table.columns.begin());
+}
+
+void add_point_to(PlotSeries& series, double x, const Interval& interval) {
+  series.x.push_back(x);
+  series.y.push_back(interval.mean);
+  series.error.push_back(interval.half_width);
+}
+
+PlotSeries series_over_places(const StudyResult& result, std::size_t point, std::size_t t,
+                              std::size_t column) {
+  PlotSeries series;
+  const StudyTable& table = result.tables(point)[t];
+  for (std::size_t r = 0; r < table.rows.size(); ++r)
+    add_point_to(series, parse_float(table.rows[r].place).value_or(static_cast<double>(r)),
+                 result.intervals(point, t, r)[column]);
+  return series;
+}
+
+Plot plot_of(const StudyResult& result, const StudyPanel& panel) {
+  const std::vector<StudyTable>& tables = result.tables(0);
+  std::size_t t = 0;
+  while (tables.at(t).name != panel.table) ++t;
+  const std::string x_label = words_of(panel.over_depth ? result.study.depth : tables[t].place);
+  Plot plot{panel.title, x_label, panel.y_label, panel.log_x, panel.log_y, {}};
+  for (const std::vector<std::size_t>& group : result.groups()) {
+    for (const std::string& name : panel.columns) {
+      const std::size_t column = column_of(tables[t], name);
+      PlotSeries series;
+      if (panel.over_depth) {
+        for (const std::size_t p : group)
+          add_point_to(series, result.depth_of(p), result.intervals(p, t, 0)[column]);
+      } else {
+        series = series_over_places(result, group.back(), t, column);
+      }
+      series.name = label_of(result, group.front());
+      if (panel.columns.size() > 1)
+        series.name = (result.groups().size() > 1 ? series.name + ": " : "") + words_of(name);
+      plot.series.push_back(std::move(series));
+    }
+  }
+  return plot;
+}
+
+}  // namespace
+
+void draw_study(const StudyResult& result, const std::filesystem::path& file) {
+  std::vector<Plot> plots;
+  for (const StudyPanel& panel : result.study.panels) {
+    if (!panel.over_depth || result.has_depth()) plots.push_back(plot_of(result, panel));
+  }
+  draw(plots, file);
+}
+
+}  // namespace attune::cli
