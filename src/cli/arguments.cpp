@@ -38,6 +38,8 @@ class Rewriter final {
         while (next_ < words_.size()) output_.emplace_back(words_[next_++]);
       } else if (word == "-h") {
         rewrite_option("--help");
+      } else if (word == "-o" && find("out") != nullptr) {
+        rewrite_option("--out");
       } else if (is_option(word)) {
         rewrite_option(word);
       } else if (word.size() > 1 && word.starts_with('-')) {

@@ -32,6 +32,7 @@ int run_eval(const Command& command, Words words);
 int run_sample(const Command& command, Words words);
 int run_gradcheck(const Command& command, Words words);
 int run_study(const Command& command, Words words);
+int run_report(const Command& command, Words words);
 int run_list(const Command& command, Words words);
 
 }  // namespace attune::cli

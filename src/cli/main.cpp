@@ -23,6 +23,8 @@ constexpr Command kCommands[] = {
     {"eval", "attune eval RUN [options]", "loss, accuracy and attention entropies on held-out data",
      run_eval},
     {"sample", "attune sample RUN [options]", "let a trained model write", run_sample},
+    {"report", "attune report RUN... [options]",
+     "one page about runs: curves, entropies, attention maps, gradients", run_report},
     {"gradcheck", "attune gradcheck [TASK] [options]",
      "check every gradient against finite differences", run_gradcheck},
     {"study", "attune study NAME [TASK] [options]",
