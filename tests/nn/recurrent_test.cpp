@@ -6,8 +6,7 @@
 #include "attune/ops/shaping.h"
 #include "nn/attention_test.h"
 
-namespace attune {
-namespace {
+namespace attune::recurrent_test {
 
 constexpr std::int64_t kBatch = 2, kTime = 5, kIn = 3, kHidden = 7;
 constexpr RecurrentConfig kConfig{.in = kIn, .hidden = kHidden};
@@ -160,5 +159,4 @@ TEST(Recurrent, RefusesOtherShapes) {
                             "linear: x [2, 7] has 7 columns but weight [28, 3] takes 3");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::recurrent_test

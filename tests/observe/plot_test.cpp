@@ -10,8 +10,7 @@
 #include "attune/core/file.h"
 #include "attune/observe/text_table.h"
 
-namespace attune {
-namespace {
+namespace attune::plot_test {
 
 namespace fs = std::filesystem;
 
@@ -84,5 +83,4 @@ TEST(Plot, SaysWhenThereIsNoGnuplotAndLeavesTheFileAlone) {
   EXPECT_FALSE(fs::exists(folder.path / "a.svg"));
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::plot_test
