@@ -142,7 +142,8 @@ void add_checkpoint(const ReportRequest& request, ReportRun& report) {
     const auto& model = run.config().model;
     const double maps = static_cast<double>(model.n_layer * model.n_head) *
                         static_cast<double>(request.runs.size());
-    const auto room = static_cast<std::int64_t>(std::sqrt(static_cast<double>(kMostWeights) / maps));
+    const auto room =
+        static_cast<std::int64_t>(std::sqrt(static_cast<double>(kMostWeights) / maps));
     const std::int64_t most = std::min({kMostTokens, std::max<std::int64_t>(room, 8),
                                         std::max<std::int64_t>(model.block_size, 1)});
     if (std::ssize(tokens) > most) tokens.resize(static_cast<std::size_t>(most));
@@ -187,7 +188,8 @@ int run_report(const Command& command, Words words) {
     fmt::print("{}: {} {}\n", printable(run.name), printable(verdict.learning),
                printable(verdict.heads));
   }
-  fmt::print("page: {} ({:.1f} MB)\n", request.out.string(), static_cast<double>(page.size()) / 1e6);
+  fmt::print("page: {} ({:.1f} MB)\n", request.out.string(),
+             static_cast<double>(page.size()) / 1e6);
   return kDone;
 }
 

@@ -34,11 +34,12 @@ using HeadSeries = std::map<HeadIndex, StepSeries>;
 // A run directory as far as it can be read. Every part may be missing; fields and units are those
 // of data/README.md.
 struct ReportRun {
-  // A file of the directory: whether it is there, and how many of its lines could not be used: torn,
-  // no JSON object, without a field they must have, out of order, or beyond 64 KiB.
+  // A file of the directory: whether it is there, and how many of its lines could not be used:
+  // torn, no JSON object, without a field they must have, out of order, or beyond 64 KiB.
   struct File {
     std::string name;
-    std::string holds;  // what it would show
+    std::string holds;   // what it shows
+    std::string option;  // with which training writes it; empty: always, or where there is cause
     bool found = false;
     std::int64_t lines = 0;
     std::int64_t skipped = 0;
@@ -71,11 +72,11 @@ struct ReportRun {
   HeadSeries entropy;         // normalised, of the training batches where they are logged
   std::string entropy_split;  // "train" or "val"
   bool shares = false;        // the entropies are of shares of weights that are no distribution
-  std::map<std::string, StepSeries> gradient_rms;   // by parameter
-  std::map<std::string, StepSeries> update_ratio;   // by parameter: update RMS / weight RMS
-  std::map<std::string, std::int64_t> elements;     // of each parameter; empty: not known
-  std::map<std::int64_t, StepSeries> residual_rms;  // by layer, of the stream after it
-  std::map<std::int64_t, StepSeries> dead_share;    // by layer, of feed-forward units
+  std::map<std::string, StepSeries> gradient_rms;         // by parameter
+  std::map<std::string, StepSeries> update_ratio;         // by parameter: update RMS / weight RMS
+  std::map<std::string, std::int64_t> elements;           // of each parameter; empty: not known
+  std::map<std::int64_t, StepSeries> residual_rms;        // by layer, of the stream after it
+  std::map<std::int64_t, StepSeries> dead_share;          // by layer, of feed-forward units
   HeadSeries previous_token, duplicate_token, induction;  // detector scores
   std::vector<Alarm> alarms;
   Summary summary;

@@ -70,7 +70,7 @@
     const axis = spec.axes[0];
     axis.title = chart.y;
     if (chart.percent) axis.format = "~%";
-    if (log) axis.format = "~g";
+    if (log) Object.assign(axis, { format: "~g", gridOpacity: 0.6 });
     return spec;
   };
 
@@ -189,7 +189,9 @@
   // Attention maps -----------------------------------------------------------------------------------------------
   const chosen = { run: 0, layer: 0, head: 0, token: 0 };
   const maps = () => report.runs[chosen.run].maps;
-  const weight = (q, k) => maps().weights[chosen.layer * maps().heads + chosen.head][q * maps().tokens.length + k] / 1e4;
+  // In ten-thousandths; below 0: the mask drops the key.
+  const cell = (q, k) => maps().weights[chosen.layer * maps().heads + chosen.head][q * maps().tokens.length + k];
+  const weight = (q, k) => Math.max(0, cell(q, k)) / 1e4;
   let map_view, bars_view;
 
   const options = (select, labels) => {
@@ -201,7 +203,7 @@
     const q = chosen.token;
     const row = tokens.map((_token, k) => weight(q, k));
     const largest = Math.max(...row, 1e-9);
-    [...element("strip").children].forEach((button, k) => {
+    element("strip").querySelectorAll("button").forEach((button, k) => {
       button.setAttribute("aria-pressed", String(k === q));
       button.style.setProperty("--weight", (row[k] / largest).toFixed(3));
       button.classList.toggle("dark", row[k] / largest > 0.6);
@@ -227,7 +229,7 @@
     element("layer").value = chosen.layer;
     element("head").value = chosen.head;
     const cells = [];
-    tokens.forEach((_q, q) => tokens.forEach((_k, k) => weight(q, k) > 0 && cells.push({ q, k, w: weight(q, k) })));
+    tokens.forEach((_q, q) => tokens.forEach((_k, k) => cell(q, k) >= 0 && cells.push({ q, k, w: weight(q, k) })));
     map_view.data("weights", cells).run();
     show_token();
   };
@@ -260,10 +262,10 @@
     options(element("layer"), Array.from({ length: layers }, (_one, i) => i));
     options(element("head"), Array.from({ length: heads }, (_one, i) => i));
     options(element("token"), tokens.map((token, i) => `${i}  ${token}`));
-    element("strip").replaceChildren(...tokens.map((token, k) => {
+    element("strip").replaceChildren(...tokens.flatMap((token, k) => {
       const button = made("button", token, { type: "button" });
       button.addEventListener("click", () => choose_token(k));
-      return button;
+      return token === "\u21b5" ? [button, made("br")] : [button];
     }));
     for (const kind of ["map", "bars"]) {
       const spec = copy(kind);

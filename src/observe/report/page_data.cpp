@@ -64,9 +64,9 @@ struct Look {
 Json curve(const std::string& label, const StepSeries& series, std::size_t run, const Look& look,
            std::size_t most = kMostPoints) {
   const StepSeries kept = thinned(series, most);
-  Json json = {{"label", label},          {"run", run},
-               {"color", look.color},     {"width", look.width},
-               {"opacity", look.opacity}, {"x", steps(kept.steps)},
+  Json json = {{"label", label},           {"run", run},
+               {"color", look.color},      {"width", look.width},
+               {"opacity", look.opacity},  {"x", steps(kept.steps)},
                {"y", numbers(kept.values)}};
   if (look.dash == kDashed) json["dash"] = {5, 3};
   if (look.dash == kDotted) json["dash"] = {2, 2};
@@ -86,7 +86,10 @@ Json lines(Json series, const char* y, const std::string& otherwise) {
 std::string why_missing(const ReportRun& run, const std::string& file, const std::string& fields) {
   for (const ReportRun::File& one : run.files) {
     if (one.name != file) continue;
-    if (!one.found) return fmt::format("there is no {} ({})", file, one.holds);
+    if (!one.found) {
+      return fmt::format("there is no {}{}{}", file, one.option.empty() ? "" : "; written with ",
+                         one.option);
+    }
     if (!one.problem.empty()) return fmt::format("{} {}", file, one.problem);
   }
   return fmt::format("{} holds no {}", file, fields);
@@ -95,19 +98,23 @@ std::string why_missing(const ReportRun& run, const std::string& file, const std
 // Charts over all runs: one colour a run, or one a curve where there is one run.
 class SharedCharts final {
  public:
-  explicit SharedCharts(std::span<const ReportRun> runs)
-      : runs_(runs), names_(short_names(runs)) {}
+  explicit SharedCharts(std::span<const ReportRun> runs) : runs_(runs), names_(short_names(runs)) {}
 
   Json charts() const {
     Json all;
-    Json loss = of({{"val_loss", "validation", {kColors[0], 2.4}},
-                    {"train_eval_loss", "training, evaluated", {kColors[1], 1.8, 1, kDashed}},
-                    {"train_loss", "training, each batch", {"#7f9bb8", 1.1, 0.75}}},
-                   "nats per token");
+    std::vector<Field> losses = {{"val_loss", "validation", {kColors[0], 2.4}},
+                                 {"train_loss", "training, each batch", {"#7f9bb8", 1.1, 0.75}}};
+    if (runs_.size() == 1) {
+      losses.push_back({"train_eval_loss", "training, evaluated", {kColors[1], 1.8, 1, kDashed}});
+    }
+    Json loss = of(losses, "nats per token");
     loss["may_log"] = true;
     all["loss"] = std::move(loss);
+    const bool has_answers = std::ranges::any_of(
+        runs_, [](const ReportRun& run) { return run.metric("val_exact") != nullptr; });
+    const std::string_view dash = has_answers ? kDashed : "";
     Json accuracy = of({{"val_exact", "whole answers right", {kColors[2], 2.4}},
-                        {"val_accuracy", "validation", {kColors[0], 2.0, 1, kDashed}},
+                        {"val_accuracy", "validation", {kColors[0], 2.0, 1, dash}},
                         {"train_accuracy", "training, each batch", {"#7f9bb8", 1.1, 0.75}}},
                        "share right");
     accuracy["domain"] = {0, 1};
@@ -137,7 +144,8 @@ class SharedCharts final {
   Json of(const std::vector<Field>& fields, const char* y) const {
     Json series = Json::array();
     std::string names;
-    for (const Field& field : fields) names += (names.empty() ? "" : ", ") + std::string(field.name);
+    for (const Field& field : fields)
+      names += (names.empty() ? "" : ", ") + std::string(field.name);
     for (std::size_t run = 0; run < runs_.size(); ++run) {
       for (const Field& field : fields) {
         const StepSeries* found = runs_[run].metric(field.name);
@@ -185,8 +193,8 @@ Json head_lines(const HeadSeries& heads, const char* y, const std::string& other
 }
 
 Json layer_lines(const NamedSeries& layers, const char* y, const std::string& otherwise) {
-  const std::size_t most = std::clamp(
-      kMostChartPoints / std::max<std::size_t>(layers.size(), 1), std::size_t{40}, kMostPoints);
+  const std::size_t most = std::clamp(kMostChartPoints / std::max<std::size_t>(layers.size(), 1),
+                                      std::size_t{40}, kMostPoints);
   Json series = Json::array();
   for (std::size_t i = 0; i < std::min(layers.size(), kMostRows); ++i) {
     series.push_back(curve(layers[i].first, layers[i].second, 0,
@@ -239,9 +247,8 @@ void add_gradients(const ReportRun& run, Json& charts) {
   charts["updates"] = layer_lines(medians_by_layer(run.update_ratio), "update / weight",
                                   why_missing(run, "gradients.jsonl", "update_weight_ratio"));
   charts["updates"]["log"] = charts["updates"]["may_log"] = true;
-  charts["residual"] =
-      layer_lines(layers_named(run.residual_rms), "RMS",
-                  why_missing(run, "activations.jsonl", "rms of residual_post"));
+  charts["residual"] = layer_lines(layers_named(run.residual_rms), "RMS",
+                                   why_missing(run, "activations.jsonl", "rms of residual_post"));
   charts["dead"] = layer_lines(layers_named(run.dead_share), "share",
                                why_missing(run, "activations.jsonl", "dead_share of ffn_hidden"));
   charts["dead"]["zero"] = true;
@@ -254,9 +261,9 @@ Json run_charts(const ReportRun& run) {
   for (const auto& [head, series] : run.entropy) {
     rows.emplace_back(fmt::format("L{} H{}", head.layer, head.head), series);
   }
-  const std::string what = fmt::format(
-      "normalised entropy{}, {}", run.shares ? " of shares" : "",
-      run.entropy_split == "train" ? "training batches" : "validation batches");
+  const std::string what =
+      fmt::format("normalised entropy{}, {}", run.shares ? " of shares" : "",
+                  run.entropy_split == "train" ? "training batches" : "validation batches");
   charts["entropy_map"] = heat_map(rows, Extreme::smallest, what, no_entropy);
   charts["entropy_heads"] = head_lines(run.entropy, "normalised entropy", no_entropy);
   add_gradients(run, charts);
@@ -269,7 +276,8 @@ Json run_charts(const ReportRun& run) {
   return charts;
 }
 
-// Weights in ten-thousandths, entropies in nats, a list for each head.
+// Weights in ten-thousandths, -1 where the mask drops a key; entropies in nats; a list for each
+// head.
 Json run_maps(const ReportRun& run) {
   const AttentionPatterns& patterns = run.patterns;
   if (!run.patterns_missing.empty() || patterns.weights.empty()) {
@@ -282,7 +290,7 @@ Json run_maps(const ReportRun& run) {
     for (std::int64_t head = 0; head < patterns.heads; ++head) {
       Json& map = weights.emplace_back(Json::array());
       for (const double weight : patterns.map(layer, head)) {
-        map.push_back(std::isfinite(weight) ? std::llround(1e4 * weight) : 0);
+        map.push_back(weight > 0 ? std::llround(1e4 * weight) : -1);
       }
       const auto first = static_cast<std::size_t>(layer * patterns.heads + head) * queries;
       const auto begin = patterns.entropies.begin() + static_cast<std::ptrdiff_t>(first);
@@ -290,8 +298,10 @@ Json run_maps(const ReportRun& run) {
           numbers(std::vector<double>(begin, begin + static_cast<std::ptrdiff_t>(queries))));
     }
   }
-  return {{"tokens", run.token_texts}, {"layers", patterns.layers},
-          {"heads", patterns.heads},   {"weights", std::move(weights)},
+  return {{"tokens", run.token_texts},
+          {"layers", patterns.layers},
+          {"heads", patterns.heads},
+          {"weights", std::move(weights)},
           {"entropies", std::move(entropies)}};
 }
 

@@ -25,10 +25,21 @@ constexpr std::int64_t kMostIndex = 1 << 20;
 constexpr std::size_t kMostSeries = 4096;  // heads, layers or parameters of a log
 constexpr std::size_t kMostAlarms = 1000;
 
-constexpr const char* kMetrics[] = {
-    "train_loss", "train_eval_loss",   "val_loss", "train_accuracy", "val_accuracy",   "val_exact",
-    "lr",         "grad_norm",         "step_ms",  "entropy_mean",   "entropy_min",    "entropy_max",
-    "clipped",    "tokens_per_second", "elapsed_seconds"};
+constexpr const char* kMetrics[] = {"train_loss",
+                                    "train_eval_loss",
+                                    "val_loss",
+                                    "train_accuracy",
+                                    "val_accuracy",
+                                    "val_exact",
+                                    "lr",
+                                    "grad_norm",
+                                    "step_ms",
+                                    "entropy_mean",
+                                    "entropy_min",
+                                    "entropy_max",
+                                    "clipped",
+                                    "tokens_per_second",
+                                    "elapsed_seconds"};
 
 // Reads one log after the other into a run.
 class Reader final {
@@ -41,25 +52,27 @@ class Reader final {
     log("attention.jsonl", "entropy of each head", &Reader::take_attention);
     choose_split();
     read_summary();
-    log("alarms.jsonl", "alarms; written only where there is one", &Reader::take_alarm);
-    log("gradients.jsonl", "gradients by layer; --log-grads", &Reader::take_gradients);
-    log("activations.jsonl", "activations by layer; --log-activations", &Reader::take_activations);
-    log("heads.jsonl", "head detectors; --log-heads", &Reader::take_detectors);
+    log("alarms.jsonl", "alarms, where there is one", &Reader::take_alarm);
+    log("gradients.jsonl", "gradients by layer", &Reader::take_gradients, "--log-grads");
+    log("activations.jsonl", "activations by layer", &Reader::take_activations,
+        "--log-activations");
+    log("heads.jsonl", "scores of head detectors", &Reader::take_detectors, "--log-heads");
   }
 
  private:
   using Take = bool (Reader::*)(const json&);
 
-  ReportRun::File& file(const char* name, const char* holds) {
+  ReportRun::File& file(const char* name, const char* holds, const char* option = "") {
     ReportRun::File& file = run_.files.emplace_back();
     file.name = name;
     file.holds = holds;
+    file.option = option;
     return file;
   }
 
-  void log(const char* name, const char* holds, Take take) {
+  void log(const char* name, const char* holds, Take take, const char* option = "") {
     last_step_ = -1;
-    read_json_lines(directory_ / name, file(name, holds),
+    read_json_lines(directory_ / name, file(name, holds, option),
                     [&](const json& line) { return has_step(line) && (this->*take)(line); });
   }
 

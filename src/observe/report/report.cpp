@@ -21,13 +21,32 @@ namespace attune {
 namespace {
 
 constexpr std::string_view kRules =
-    "A curve shows at most 600 points: the first, the last, and of each of 300 equal parts of the records the smallest and "
-    "the largest; charts of many series have fewer parts. A cell of a heat map shows the lowest entropy, or the largest "
-    "gradient, of its span. A head has collapsed where its entropy is below 0.05 in three records in a row within the first "
+    "A curve shows at most 600 points: the first, the last, and of each of 300 equal parts of the "
+    "records the smallest and "
+    "the largest; charts of many series have fewer parts. A cell of a heat map shows the lowest "
+    "entropy, or the largest "
+    "gradient, of its span. A head has collapsed where its entropy is below 0.05 in three records "
+    "in a row within the first "
     "tenth of the steps; verdicts come from all records.";
 
+// "3 runs side by side: 2 learned, a head collapsed in 1."
+std::string heading_of_several(std::span<const ReportRun> runs) {
+  std::int64_t learned = 0, collapsed = 0, unknown = 0;
+  for (const ReportRun& run : runs) {
+    const Verdict verdict = verdict_of(run);
+    learned += verdict.learned.value_or(false);
+    collapsed += verdict.collapsed.value_or(0) > 0;
+    unknown += !verdict.learned || !verdict.collapsed;
+  }
+  const std::string which = learned == std::ssize(runs) ? "all" : fmt::to_string(learned);
+  return fmt::format(
+      "{} runs side by side: {} learned, {}{}.", runs.size(), learned == 0 ? "none" : which,
+      collapsed == 0 ? "no head collapsed" : fmt::format("a head collapsed in {}", collapsed),
+      unknown == 0 ? "" : fmt::format("; of {} not all is known", unknown));
+}
+
 std::string heading_of(std::span<const ReportRun> runs) {
-  if (runs.size() > 1) return fmt::format("{} runs side by side", runs.size());
+  if (runs.size() > 1) return heading_of_several(runs);
   const Verdict verdict = verdict_of(runs.front());
   return verdict.learning + " " + verdict.heads;
 }

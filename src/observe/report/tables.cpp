@@ -69,7 +69,7 @@ std::string facts(const ReportRun& run) {
   std::string html = "<dl class=\"facts\">\n";
   html += fact("steps", shown(last_step(run), count_text));
   html += fact("validation loss", shown(last_of(run, "val_loss"), nats));
-  html += fact("smallest", shown(run.summary.best_val_loss, nats));
+  html += fact("smallest loss", shown(run.summary.best_val_loss, nats));
   if (run.metric("val_exact") != nullptr) {
     html += fact("answers right", shown(last_of(run, "val_exact"), percent));
   } else {
@@ -137,11 +137,14 @@ std::string differences(std::span<const ReportRun> runs) {
     }
     rows += "</tr>\n";
   }
-  if (rows.empty()) return "<p id=\"differences\">The configurations of these runs are equal.</p>\n";
+  if (rows.empty())
+    return "<p id=\"differences\">The configurations of these runs are equal.</p>\n";
   std::string head = "<tr><th>option</th>";
-  for (std::size_t i = 0; i < runs.size(); ++i) head += fmt::format("<th>{}</th>", run_cell(runs, i));
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    head += fmt::format("<th>{}</th>", run_cell(runs, i));
   return fmt::format(
-      "<div class=\"wide\"><table id=\"differences\"><caption>What differs</caption>\n<thead>{}</tr>"
+      "<div class=\"wide\"><table id=\"differences\"><caption>What "
+      "differs</caption>\n<thead>{}</tr>"
       "</thead>\n<tbody>{}</tbody></table></div>\n",
       head, rows);
 }
@@ -189,7 +192,8 @@ std::string alarms(std::span<const ReportRun> runs) {
   }
   if (rows.empty()) return "";
   return fmt::format(
-      "<section class=\"alarms\" id=\"alarms\">\n<h2>Alarms</h2>\n<div class=\"wide\"><table><thead>"
+      "<section class=\"alarms\" id=\"alarms\">\n<h2>Alarms</h2>\n<div "
+      "class=\"wide\"><table><thead>"
       "<tr>{}<th>step</th><th>kind</th><th>layer</th><th>head</th><th>message</th></tr></thead>\n"
       "<tbody>{}</tbody></table></div>\n</section>",
       runs.size() > 1 ? "<th>run</th>" : "", rows);

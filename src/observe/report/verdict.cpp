@@ -34,14 +34,24 @@ double last_step(const ReportRun& run) {
   return last;
 }
 
+// What the run was meant to take; where that is not known, what it took.
+double planned_steps(const ReportRun& run) {
+  const auto found = std::ranges::find(run.settings, "max-iters", &ReportRun::Setting::name);
+  const std::optional<double> steps =
+      found == run.settings.end() ? std::nullopt : parse_float(found->value);
+  return steps.value_or(last_step(run));
+}
+
 void judge_loss(const StepSeries& loss, const std::string& name, Verdict& verdict) {
   const double first = loss.values.front();
   const double last = loss.values.back();
   const double fall = first - last;
   const bool learned = fall >= 0.1 * std::abs(first);
+  const double percent = first == 0 ? 0 : 100 * fall / std::abs(first);
   const std::string change =
-      fmt::format("{} loss {:.3f} to {:.3f} nats ({:+.0f} %) in {} steps", name, first, last,
-                  first == 0 ? 0.0 : -100 * fall / std::abs(first), steps_text(loss.steps.back()));
+      fmt::format("{} loss {:.3f} to {:.3f} nats ({}{:.0f} %) in {} steps", name, first, last,
+                  percent < 0 ? "+" : "\u2212", std::abs(percent), steps_text(loss.steps.back()));
+  verdict.learned = learned;
   verdict.learning = fmt::format("{}: {}.", learned ? "It learned" : "It hardly learned", change);
   verdict.tone = learned ? Verdict::Tone::good : Verdict::Tone::warning;
   if (!learned) return;
@@ -80,6 +90,7 @@ void judge_answers(const StepSeries& exact, Verdict& verdict) {
       "It solved the task: {:.1f} % of held-out answers right, above 99 % from step {}.",
       100 * exact.values.back(), steps_text(exact.steps[at]));
   verdict.tone = Verdict::Tone::good;
+  verdict.learned = true;
 }
 
 void judge_learning(const ReportRun& run, Verdict& verdict) {
@@ -99,11 +110,13 @@ void judge_learning(const ReportRun& run, Verdict& verdict) {
     verdict.learning =
         "It did not learn: the training loss stayed where guessing by frequency ends.";
     verdict.tone = Verdict::Tone::bad;
+    verdict.learned = false;
   } else if (summary.status == "diverged") {
     verdict.learning = fmt::format("It diverged after {} steps{}{}.",
                                    steps_text(summary.steps.value_or(last_step(run))),
                                    summary.message.empty() ? "" : ": ", summary.message);
     verdict.tone = Verdict::Tone::bad;
+    verdict.learned = false;
   }
 }
 
@@ -126,30 +139,31 @@ void judge_heads(const ReportRun& run, Verdict& verdict) {
     verdict.heads = "Whether a head collapsed is not known: no entropy is logged.";
     return;
   }
-  const double early = 0.1 * last_step(run);
+  const double early = 0.1 * planned_steps(run);
   std::vector<std::string> collapsed, sharp, uniform;
   for (const auto& [head, series] : run.entropy) {
     const std::string name = fmt::format("layer {} head {}", head.layer, head.head);
+    const double soon = first_step_below(series, kCollapsed, early);
     const double since = first_step_below(series, kCollapsed);
-    if (since <= early) {
-      collapsed.push_back(fmt::format("{} at step {}", name, steps_text(since)));
+    if (std::isfinite(soon)) {
+      collapsed.push_back(fmt::format("{} at step {}", name, steps_text(soon)));
     } else if (std::isfinite(since)) {
       sharp.push_back(fmt::format("{} at step {}", name, steps_text(since)));
     }
     if (series.values.back() > kUniform) uniform.push_back(name);
   }
+  verdict.collapsed = std::ssize(collapsed);
   if (!collapsed.empty()) {
-    verdict.heads = fmt::format("{} early: {}.",
-                                counted(collapsed.size(), "collapsed", "collapsed"),
-                                list_of(collapsed));
+    verdict.heads = fmt::format(
+        "{} early: {}.", counted(collapsed.size(), "collapsed", "collapsed"), list_of(collapsed));
     if (verdict.tone == Verdict::Tone::good) verdict.tone = Verdict::Tone::warning;
   } else {
     verdict.heads = "No head collapsed.";
   }
   if (!sharp.empty()) {
-    verdict.remarks.push_back(
-        fmt::format("{} to about one token later: {}.",
-                    counted(sharp.size(), "sharpened", "sharpened"), list_of(sharp)));
+    verdict.remarks.push_back(fmt::format("{} to about one token later: {}.",
+                                          counted(sharp.size(), "sharpened", "sharpened"),
+                                          list_of(sharp)));
   }
   if (!uniform.empty()) {
     verdict.remarks.push_back(fmt::format("{} evenly over all tokens at the end: {}.",
@@ -160,9 +174,9 @@ void judge_heads(const ReportRun& run, Verdict& verdict) {
 
 }  // namespace
 
-double first_step_below(const StepSeries& series, double threshold) {
+double first_step_below(const StepSeries& series, double threshold, double until) {
   std::size_t in_a_row = 0;
-  for (std::size_t i = 0; i < series.steps.size(); ++i) {
+  for (std::size_t i = 0; i < series.steps.size() && series.steps[i] <= until; ++i) {
     in_a_row = series.values[i] < threshold ? in_a_row + 1 : 0;
     if (in_a_row == kRecords) return series.steps[i + 1 - kRecords];
   }
@@ -173,6 +187,14 @@ Verdict verdict_of(const ReportRun& run) {
   Verdict verdict;
   judge_learning(run, verdict);
   judge_heads(run, verdict);
+  if (!run.alarms.empty()) {
+    verdict.remarks.push_back(fmt::format(
+        "{}; the first at step {}{}.",
+        run.alarms.size() == 1 ? "One alarm" : fmt::format("{} alarms", run.alarms.size()),
+        steps_text(run.alarms.front().step),
+        run.alarms.front().kind.empty() ? "" : ": " + run.alarms.front().kind));
+    if (verdict.tone == Verdict::Tone::good) verdict.tone = Verdict::Tone::warning;
+  }
   return verdict;
 }
 
