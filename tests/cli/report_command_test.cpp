@@ -3,8 +3,7 @@
 
 #include "cli/run_binary.h"
 
-namespace attune::cli_test {
-namespace {
+namespace attune::cli_test::report_command_test {
 
 class ReportCommand : public testing::Test {
  protected:
@@ -95,5 +94,4 @@ TEST_F(ReportCommand, WrongWordsAreOneLine) {
   EXPECT_EQ(space_->run({"report", "a", "--example=1", "--input=1"}).code, 2);
 }
 
-}  // namespace
-}  // namespace attune::cli_test
+}  // namespace attune::cli_test::report_command_test

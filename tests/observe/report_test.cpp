@@ -18,8 +18,7 @@
 #include "observe/report/page_data.h"
 #include "observe/report/thinning.h"
 
-namespace attune {
-namespace {
+namespace attune::report_test {
 namespace report_test {
 
 using Json = nlohmann::json;
@@ -358,5 +357,4 @@ TEST(ByLayer, NormsOfParametersMakeTheNormOfALayer) {
 }
 
 }  // namespace report_test
-}  // namespace
-}  // namespace attune
+}  // namespace attune::report_test
