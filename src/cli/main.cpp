@@ -25,6 +25,8 @@ constexpr Command kCommands[] = {
     {"sample", "attune sample RUN [options]", "let a trained model write", run_sample},
     {"report", "attune report RUN... [options]",
      "one page about runs: curves, entropies, attention maps, gradients", run_report},
+    {"attention", "attune attention RUN [options]",
+     "what each head attends to: maps, detectors, ablation, patching, logit lens", run_attention},
     {"gradcheck", "attune gradcheck [TASK] [options]",
      "check every gradient against finite differences", run_gradcheck},
     {"study", "attune study NAME [TASK] [options]",

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,7 @@
 #include "attune/core/file.h"
 #include "attune/core/hash.h"
 #include "attune/observe/console.h"
+#include "attune/observe/head_log.h"
 #include "attune/observe/logs.h"
 #include "attune/observe/profile_table.h"
 #include "attune/train/options.h"
@@ -206,9 +208,14 @@ int train(Trainer& trainer, const RunConfig& config, const std::string& toml,
   AttentionLog attention(directory.attention());
   SummaryFile summary_file(directory.summary(), command_line(words));
   Console console(stdout, isatty(STDOUT_FILENO) != 0);
-  TrainObserver* const observers[] = {&metrics, &attention, &console, &summary_file};
+  std::vector<TrainObserver*> observers{&metrics, &attention, &console, &summary_file};
+  std::optional<HeadLog> heads;
+  if (config.log_heads) observers.push_back(&heads.emplace(directory.heads()));
 
   if (const auto note = note_on_mask(config)) console.on_note(*note);
+  if (config.log_heads && trainer.model().make_statistics().heads() == 0)
+    console.on_note(
+        fmt::format("--log-heads: --attention {} has no weights to score", config.model.attention));
   if (config.resume && !(saved && saved->checkpoint))
     console.on_note("there is no checkpoint yet: starting at step 0");
   if (saved && saved->checkpoint &&

@@ -259,4 +259,37 @@ TEST(KeepBest, WritesNothingWhenOff) {
   EXPECT_FALSE(fs::exists((*directory).best_checkpoint()));
 }
 
+// Steps 0, 3 and 7, beside those of --save-interval; 6 and 8 are kept as the newest but one.
+TEST(CheckpointAt, KeepsThoseStepsForGood) {
+  RunConfig config = saving(2);
+  config.checkpoint_at = {0, 3, 7};
+  const Directory directory;
+  run_whole(config, directory);
+  EXPECT_EQ((*directory).kept_steps(), (Steps{0, 3, 7, 8}));
+  for (const std::int64_t step : {0, 3, 7})
+    EXPECT_EQ(Checkpoint((*directory).kept_checkpoint(step)).state().step, step);
+  EXPECT_EQ(directory.checkpoint().state().step, 10);
+}
+
+TEST(CheckpointAt, ABrokenRunEndsWithTheFilesOfAnUnbrokenOne) {
+  RunConfig config = saving(0);
+  config.checkpoint_at = {0, 3, 4, 7};
+  const Directory whole;
+  run_whole(config, whole);
+  ASSERT_EQ((*whole).kept_steps(), (Steps{0, 3, 4, 7}));
+  for (const std::int64_t step : {0, 3, 4, 9}) {
+    SCOPED_TRACE(step);
+    const Directory directory;
+    run_until_killed(config, directory, step);
+    go_on(config, directory);
+    expect_same_directories(directory, whole);
+  }
+  // Killed after the one that stays was written, before it became the newest.
+  const Directory directory;
+  run_until_killed(config, directory, 6);
+  fs::copy_file((*whole).kept_checkpoint(7), (*directory).kept_checkpoint(7));
+  go_on(config, directory);
+  expect_same_directories(directory, whole);
+}
+
 }  // namespace attune::checkpoint_keeper_test

@@ -103,6 +103,8 @@ TEST(Options, EveryDocumentedNameIsKnown) {
                            "save-interval",
                            "keep-last",
                            "keep-best",
+                           "checkpoint-at",
+                           "log-heads",
                            "target-accuracy",
                            "target-loss",
                            "time-budget",
@@ -239,14 +241,30 @@ TEST(Options, ResumingMayChangeLengthIntervalsAndStopConditionsAlone) {
        changed_options(RunConfig::defaults_for("text"), everything_changed())) {
     changed.insert(name);
   }
-  for (const char* free :
-       {"--max-iters", "--eval-interval", "--log-interval", "--attention-interval",
-        "--save-interval", "--keep-last", "--keep-best", "--target-accuracy", "--target-loss",
-        "--time-budget", "--threads", "--out-dir", "--resume", "--profile",
-        "--checkpoint-activations", "--data", "--device", "--compile", "--decay-lr"}) {
+  for (const char* free : {"--max-iters",
+                           "--eval-interval",
+                           "--log-interval",
+                           "--attention-interval",
+                           "--save-interval",
+                           "--keep-last",
+                           "--keep-best",
+                           "--target-accuracy",
+                           "--target-loss",
+                           "--time-budget",
+                           "--checkpoint-at",
+                           "--log-heads",
+                           "--threads",
+                           "--out-dir",
+                           "--resume",
+                           "--profile",
+                           "--checkpoint-activations",
+                           "--data",
+                           "--device",
+                           "--compile",
+                           "--decay-lr"}) {
     EXPECT_EQ(changed.erase(free), 0u) << free;
   }
-  EXPECT_EQ(changed.size(), option_table().size() - 19);
+  EXPECT_EQ(changed.size(), option_table().size() - 21);
   EXPECT_TRUE(changed_options(everything_changed(), everything_changed()).empty());
   EXPECT_EQ(changed_options(RunConfig::defaults_for("copy"), RunConfig::defaults_for("sort")),
             std::vector<std::string>{"task"});
