@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <type_traits>
 #include <utility>
 
@@ -154,6 +155,36 @@ double sum_of_squares_run(const T* x, std::int64_t count) {
 }
 template double sum_of_squares_run(const float*, std::int64_t);
 template double sum_of_squares_run(const double*, std::int64_t);
+
+template <std::floating_point T>
+double sum_of_square_differences_run(const T* x, const T* y, std::int64_t count) {
+  std::array<double, kPartialSums> lanes{};
+  for (std::int64_t begin = 0; begin < count; begin += kPartialSums) {
+    const std::int64_t width = std::min(kPartialSums, count - begin);
+#pragma omp simd
+    for (std::int64_t lane = 0; lane < width; ++lane) {
+      const double difference =
+          static_cast<double>(x[begin + lane]) - static_cast<double>(y[begin + lane]);
+      lanes[static_cast<std::size_t>(lane)] += difference * difference;
+    }
+  }
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  return sum;
+}
+template double sum_of_square_differences_run(const float*, const float*, std::int64_t);
+template double sum_of_square_differences_run(const double*, const double*, std::int64_t);
+
+template <std::floating_point T>
+void largest_magnitude_run(const T* x, T* largest, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) {
+    const T magnitude = std::abs(x[i]);
+    largest[i] = magnitude > largest[i] ? magnitude : largest[i];
+  }
+}
+template void largest_magnitude_run(const float*, float*, std::int64_t);
+template void largest_magnitude_run(const double*, double*, std::int64_t);
 
 double sum_of_squares(const Array& x) {
   return dispatch(x.dtype(),

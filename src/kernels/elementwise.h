@@ -31,6 +31,12 @@ template <std::floating_point T>
 void add_run(const T* x, T* y, std::int64_t count);
 template <std::floating_point T>
 [[nodiscard]] double sum_of_squares_run(const T* x, std::int64_t count);
+// sum (x - y)^2, the difference taken in double.
+template <std::floating_point T>
+[[nodiscard]] double sum_of_square_differences_run(const T* x, const T* y, std::int64_t count);
+// largest = max(largest, |x|), element by element; what is no number changes nothing.
+template <std::floating_point T>
+void largest_magnitude_run(const T* x, T* largest, std::int64_t count);
 
 // No NaN and no infinity among the elements.
 [[nodiscard]] bool all_finite(const Array& x);

@@ -78,7 +78,11 @@ ResidualNorm Block::middle(const Var& x, const Var& branch, const Pass& pass) co
         pass.hook(HookPoint::residual_mid, layer_, join(x, branch, norm_1_, pass).normalised);
     return {y, y};
   }
-  if (pass.hooks == nullptr) return join(x, branch, *norm_2_, pass);
+  if (pass.hooks == nullptr || !pass.hooks->replaces()) {
+    ResidualNorm both = join(x, branch, *norm_2_, pass);
+    both.sum = pass.hook(HookPoint::residual_mid, layer_, both.sum);
+    return both;
+  }
   // A hook may put another stream between the sum and its norm.
   const Var sum = pass.hook(HookPoint::residual_mid, layer_, add_branch(x, branch));
   return {sum, (*norm_2_)(sum, pass)};

@@ -10,6 +10,7 @@
 
 #include "attune/core/error.h"
 #include "attune/core/text.h"
+#include "kernels/elementwise.h"
 #include "kernels/optimizer.h"
 #include "model/option_domain.h"
 
@@ -90,21 +91,6 @@ class ElementwiseOptimizer final : public Optimizer {
  public:
   explicit ElementwiseOptimizer(const OptimizerConfig& config) : rule_{config} {}
 
-  void step(ParameterStore& parameters, std::span<const Array> gradients, double gradient_scale,
-            double lr, ThreadPool& pool) override {
-    check_gradients(parameters, gradients);
-    moments_.resize(gradients.size());
-    plan(parameters, gradients);
-    const auto update = rule_.step(gradient_scale, lr, updates_ + 1);
-    pool.run(static_cast<int>(piece_begins_.size()) - 1, [&](int piece) {
-      const auto i = static_cast<std::size_t>(piece);
-      for (std::size_t part = piece_begins_[i]; part < piece_begins_[i + 1]; ++part) {
-        run(parts_[part], gradients, update);
-      }
-    });
-    ++updates_;
-  }
-
   [[nodiscard]] std::int64_t updates() const override { return updates_; }
 
   [[nodiscard]] std::vector<std::pair<std::string, Array>> state(
@@ -150,6 +136,22 @@ class ElementwiseOptimizer final : public Optimizer {
   }
 
  private:
+  void update(ParameterStore& parameters, std::span<const Array> gradients, double gradient_scale,
+              double lr, ThreadPool& pool, UpdateStatistics* statistics) override {
+    check_gradients(parameters, gradients);
+    moments_.resize(gradients.size());
+    plan(parameters, gradients);
+    const auto step = rule_.step(gradient_scale, lr, updates_ + 1);
+    pool.run(static_cast<int>(piece_begins_.size()) - 1, [&](int piece) {
+      const auto i = static_cast<std::size_t>(piece);
+      for (std::size_t part = piece_begins_[i]; part < piece_begins_[i + 1]; ++part) {
+        run(parts_[part], gradients, step, statistics != nullptr);
+      }
+    });
+    ++updates_;
+    if (statistics) add_up(*statistics, gradients.size());
+  }
+
   static constexpr std::size_t kMomentCount = Rule::kMoments.size();
   using Moments = std::array<Array, kMomentCount>;
 
@@ -160,6 +162,8 @@ class ElementwiseOptimizer final : public Optimizer {
     bool decays;
     std::size_t begin;
     std::size_t end;
+    double weight_squares = 0;  // where they were asked for
+    double update_squares = 0;
   };
 
   static Array checked(const std::string& name, const Array& array, const Parameter& parameter) {
@@ -226,18 +230,48 @@ class ElementwiseOptimizer final : public Optimizer {
     }
   }
 
-  void run(const Part& part, std::span<const Array> gradients, const typename Rule::Step& update) {
+  void run(Part& part, std::span<const Array> gradients, const typename Rule::Step& step,
+           bool measures) {
     dispatch(part.value->dtype(), [&]<class T>() {
-      const std::size_t size = part.end - part.begin;
-      Slice<T> slice;
-      slice.value = part.value->template mutable_data<T>().subspan(part.begin, size);
-      slice.gradient = gradients[part.parameter].template data<T>().subspan(part.begin, size);
-      for (std::size_t k = 0; k < kMomentCount; ++k) {
-        slice.moments[k] =
-            moments_[part.parameter][k].template mutable_data<T>().subspan(part.begin, size);
+      // Blocks of whole vectors: an element meets the same arithmetic with and without them.
+      constexpr std::size_t kBlock = 2048;
+      std::array<T, kBlock> before;
+      const std::size_t block = measures ? kBlock : part.end - part.begin;
+      for (std::size_t begin = part.begin; begin < part.end; begin += block) {
+        const Slice<T> slice =
+            slice_of<T>(part, gradients, begin, std::min(begin + block, part.end));
+        if (measures) std::ranges::copy(slice.value, before.begin());
+        step(slice, part.decays);
+        if (!measures) continue;
+        const auto size = static_cast<std::int64_t>(slice.value.size());
+        part.weight_squares += kernels::sum_of_squares_run(before.data(), size);
+        part.update_squares +=
+            kernels::sum_of_square_differences_run(slice.value.data(), before.data(), size);
       }
-      update(slice, part.decays);
     });
+  }
+
+  template <class T>
+  Slice<T> slice_of(const Part& part, std::span<const Array> gradients, std::size_t begin,
+                    std::size_t end) {
+    Slice<T> slice;
+    slice.value = part.value->template mutable_data<T>().subspan(begin, end - begin);
+    slice.gradient = gradients[part.parameter].template data<T>().subspan(begin, end - begin);
+    for (std::size_t k = 0; k < kMomentCount; ++k) {
+      slice.moments[k] =
+          moments_[part.parameter][k].template mutable_data<T>().subspan(begin, end - begin);
+    }
+    return slice;
+  }
+
+  // The parts in their order, whichever threads they ran on.
+  void add_up(UpdateStatistics& statistics, std::size_t count) const {
+    statistics.weight_squares.assign(count, 0);
+    statistics.update_squares.assign(count, 0);
+    for (const Part& part : parts_) {
+      statistics.weight_squares[part.parameter] += part.weight_squares;
+      statistics.update_squares[part.parameter] += part.update_squares;
+    }
   }
 
   Rule rule_;

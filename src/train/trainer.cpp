@@ -9,18 +9,17 @@
 #include <fmt/format.h>
 
 #include "attune/core/error.h"
-#include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "train/batch_ahead.h"
 #include "train/checkpoint_keeper.h"
 #include "train/question.h"
 #include "train/unigram.h"
+#include "train/update.h"
 
 namespace attune {
 namespace {
 
-constexpr double kStalledWithin = 0.02;  // nats of the unigram entropy
-constexpr double kStalledShare = 0.2;    // of the run
+constexpr double kStalledShare = 0.2;  // of the run
 
 std::string first_example(const BatchSource& batches, const Task& task) {
   const Question question = question_of(batches.evaluation(Split::train, 0, 1), 0);
@@ -77,7 +76,8 @@ class Trainer::Loop final {
         config_toml_(config_toml),
         observers_(observers),
         first_step_(progress_.step),
-        batches_(trainer.batches_, config_.batch_size, config_.grad_accum, config_.max_iters) {
+        batches_(trainer.batches_, config_.batch_size, config_.grad_accum, config_.max_iters),
+        updater_(config_, trainer.model_, *trainer.optimizer_, trainer.pool_) {
     if (directory != nullptr) checkpoints_.emplace(config_, *directory, progress_.saved_step);
   }
 
@@ -99,8 +99,7 @@ class Trainer::Loop final {
       if (last || step % config_.eval_interval == 0) evaluate(record);
       const bool on_target = record.validation && meets_target(*record.validation);
       if (!last && !on_target) update(record);
-      record.logged = last || on_target || record.validation || !failure_.empty() ||
-                      step % config_.log_interval == 0;
+      record.logged = last || on_target || !failure_.empty() || is_line_due(record);
       record.elapsed_seconds = elapsed();
       for (TrainObserver* observer : observers_) observer->on_step(record);
       if (!failure_.empty()) return finish(RunStatus::diverged);
@@ -135,6 +134,11 @@ class Trainer::Loop final {
 
   [[nodiscard]] bool is_checkpoint_due(bool last) const {
     return checkpoints_ && checkpoints_->is_due(progress_.step, last);
+  }
+
+  // Whether the logs have a line of this step however the run goes on.
+  [[nodiscard]] bool is_line_due(const StepRecord& record) const {
+    return record.validation || record.step % config_.log_interval == 0;
   }
 
   [[nodiscard]] CheckpointState state() const {
@@ -218,8 +222,8 @@ class Trainer::Loop final {
                       static_cast<std::uint32_t>(record.step)};
     options.label_smoothing = config_.label_smoothing;
     options.checkpoint_activations = config_.checkpoint_activations;
-    options.statistics = record.attention_logged || record.validation.has_value() ||
-                         record.step % config_.log_interval == 0;
+    options.statistics = record.attention_logged || is_line_due(record);
+    options.activations = config_.log_activations && is_line_due(record);
     options.profile = trainer_.profile_;
     options.meanwhile = [this](std::int64_t micro_batch, std::int64_t shard) {
       batches_.draw(micro_batch, shard, trainer_.training_step_.shards());
@@ -237,6 +241,10 @@ class Trainer::Loop final {
       attention_ = std::move(result.attention);
       record.attention = &attention_;
     }
+    if (options.activations) {
+      activations_ = std::move(result.activations);
+      record.activations = &activations_;
+    }
   }
 
   // The step's micro-batches, and room for those of the next step.
@@ -247,59 +255,19 @@ class Trainer::Loop final {
     return batches;
   }
 
-  // Clips and makes the update, or says why not.
-  UpdateRecord apply(const StepRecord& record, StepResult& result) {
-    UpdateRecord update;
-    update.train_loss = result.loss_nats;
-    update.train_accuracy =
-        result.scored ? static_cast<double>(result.correct) / static_cast<double>(result.scored)
-                      : 0;
-    update.lr = learning_rate(config_.schedule, record.step);
-    update.grad_norm = result.gradient_norm;
-    if (result.scored == 0) {
-      update.skipped = true;
+  // Makes the update, or tells why not.
+  UpdateRecord apply(const StepRecord& record, const StepResult& result) {
+    Update update =
+        updater_(record.step, result, config_.log_grads && is_line_due(record), trainer_.profile_);
+    if (result.scored > 0) train_loss_ = result.loss_nats;
+    if (update.diverged) {
+      failure_ = update.reason;
+    } else if (update.record.skipped) {
       ++progress_.skipped;
-      note(fmt::format("step {}: no scored position in the batch, no update", record.step));
-      return update;
+      note(update.reason);
     }
-    train_loss_ = update.train_loss;
-    if (!std::isfinite(result.loss_nats) || !std::isfinite(result.gradient_norm)) {
-      refuse(record, result, update);
-      return update;
-    }
-    double scale = 1;
-    if (config_.grad_clip > 0 && result.gradient_norm > config_.grad_clip) {
-      scale = config_.grad_clip / result.gradient_norm;
-      update.clipped = true;
-    }
-    const RunProfile::Timer timer(trainer_.profile_, Phase::optimizer);
-    trainer_.optimizer_->step(trainer_.model_.parameters(), result.gradients, scale, update.lr,
-                              trainer_.pool_);
-    return update;
+    return std::move(update.record);
   }
-
-  // A loss or gradient that is not finite: weights and moments stay as they are.
-  void refuse(const StepRecord& record, const StepResult& result, UpdateRecord& update) {
-    update.skipped = true;
-    for (const Parameter& parameter : trainer_.model_.parameters()) {
-      const Array& gradient = result.gradients[static_cast<std::size_t>(parameter.index())];
-      if (!gradient.is_null() && !kernels::all_finite(gradient)) {
-        update.nonfinite.push_back(parameter.name());
-      }
-    }
-    const std::string what =
-        update.nonfinite.empty()
-            ? fmt::format("the loss is {}", format_loss(result.loss_nats))
-            : fmt::format("the gradient of {} is not finite (loss {})", update.nonfinite.front(),
-                          format_loss(result.loss_nats));
-    if (config_.skip_nonfinite) {
-      ++progress_.skipped;
-      note(fmt::format("step {}: {}; no update", record.step, what));
-    } else {
-      failure_ = fmt::format("diverged at step {}: {}", record.step, what);
-    }
-  }
-  static std::string format_loss(double loss) { return fmt::format("{}", loss); }
 
   void name_unreached(const StepResult& result) {
     for (const std::string& name : result.unreached) {
@@ -334,12 +302,14 @@ class Trainer::Loop final {
   std::span<TrainObserver* const> observers_;
   std::int64_t first_step_;
   BatchAhead batches_;
+  Updater updater_;
   std::optional<CheckpointKeeper> checkpoints_;  // nothing without a directory
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::optional<double> train_loss_;
   std::optional<Evaluation> validation_;
   std::optional<double> unigram_entropy_;
   AttentionStatistics attention_;
+  ActivationStatistics activations_;
   std::string failure_;  // why the run diverged
 };
 

@@ -5,6 +5,7 @@
 
 #include "attune/core/error.h"
 #include "kernels/elementwise.h"
+#include "train/activation_tap.h"
 
 namespace attune {
 
@@ -15,6 +16,7 @@ struct TrainingStep::Shard {
   std::vector<Array> gradients;  // by parameter index, of the last micro-batch
   std::vector<char> reached;     // by parameter index, over all micro-batches
   AttentionStatistics attention;
+  ActivationStatistics activations;
 };
 
 TrainingStep::TrainingStep(const Transformer& model, ThreadPool& pool, std::int64_t shards)
@@ -41,6 +43,7 @@ StepResult TrainingStep::run(std::span<const Batch> micro_batches, const Options
       loss_sum += shard->loss_sum;
       result.correct += shard->correct;
       if (options.statistics) result.attention += shard->attention;
+      if (options.activations) result.activations += shard->activations;
     }
     add_shards(result, micro_batch == 0, options.profile);
     first_example += batch.examples;
@@ -74,6 +77,7 @@ void TrainingStep::run_shard(Shard& shard, const Batch& part, std::int64_t first
   shard.loss_sum = 0;
   shard.correct = 0;
   shard.attention.clear();
+  shard.activations.clear();
   shard.gradients.assign(static_cast<std::size_t>(model_.parameters().count()), Array());
   if (part.scored() == 0) return;
 
@@ -87,6 +91,8 @@ void TrainingStep::run_shard(Shard& shard, const Batch& part, std::int64_t first
   pass.random = options.random;
   pass.first_example = first_example;
   pass.statistics = options.statistics ? &shard.attention : nullptr;
+  ActivationTap tap(shard.activations);
+  if (options.activations) pass.hooks = &tap;
   pass.checkpoint_activations = options.checkpoint_activations;
   const TokenBatch tokens{part.tokens, part.examples, part.time};
   const CrossEntropy loss = model_.loss(tokens, part.targets, pass, options.label_smoothing);
@@ -109,7 +115,7 @@ void TrainingStep::add_shards(StepResult& result, bool first, RunProfile* profil
   std::vector<std::span<Array>> parts;
   if (!first) parts.emplace_back(result.gradients);
   for (const auto& shard : shards_) parts.emplace_back(shard->gradients);
-  result.gradient_norm = reduce_gradients(parts, pool_);
+  result.gradient_norm = reduce_gradients(parts, pool_, &result.gradient_squares);
   if (first) result.gradients = std::move(shards_.front()->gradients);
 }
 
@@ -128,7 +134,8 @@ void TrainingStep::name_unreached(StepResult& result) const {
   }
 }
 
-double reduce_gradients(std::span<const std::span<Array>> parts, ThreadPool& pool) {
+double reduce_gradients(std::span<const std::span<Array>> parts, ThreadPool& pool,
+                        std::vector<double>* squares) {
   // Work is cut into pieces of fixed extent, so that neither values nor the order of sums depend on
   // the pool.
   struct Piece {
@@ -171,9 +178,13 @@ double reduce_gradients(std::span<const std::span<Array>> parts, ThreadPool& poo
         pieces.size() * static_cast<std::size_t>(k + 1) / static_cast<std::size_t>(threads);
     for (std::size_t p = begin; p < end; ++p) work(pieces[p]);
   });
-  double squares = 0;
-  for (const Piece& piece : pieces) squares += piece.squares;
-  return std::sqrt(squares);
+  double all = 0;
+  if (squares) squares->assign(sum.size(), 0);
+  for (const Piece& piece : pieces) {
+    all += piece.squares;
+    if (squares) (*squares)[piece.parameter] += piece.squares;
+  }
+  return std::sqrt(all);
 }
 
 }  // namespace attune

@@ -156,6 +156,57 @@ TEST(Optimizer, EveryElementOfEverySizeIsUpdatedOnce) {
   }
 }
 
+double square_sum(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value * value;
+  return sum;
+}
+
+// Against loops over copies of the weights; measuring changes no bit of the update, and threads no
+// bit of what is measured.
+TEST(Optimizer, MeasuresWhatAnUpdateDid) {
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    for (const char* kind : {"adamw", "sgd"}) {
+      UpdateStatistics expected;
+      for (const int threads : {1, 3}) {
+        Model model(dtype);
+        Model plain(dtype);
+        ThreadPool pool(threads);
+        const Model before(dtype);
+        UpdateStatistics found;
+        make_optimizer(config_of(kind, 0.1))
+            ->step(model.parameters, model.gradients, 0.5, 0.01, pool, &found);
+        make_optimizer(config_of(kind, 0.1))
+            ->step(plain.parameters, plain.gradients, 0.5, 0.01, pool);
+        EXPECT_EQ(model.parameters.hash(), plain.parameters.hash());
+        for (std::int64_t p = 0; p < model.parameters.count(); ++p) {
+          const auto i = static_cast<std::size_t>(p);
+          const std::vector<double> w = before.parameters[p].value().to_vector();
+          std::vector<double> change = model.parameters[p].value().to_vector();
+          for (std::size_t k = 0; k < w.size(); ++k) change[k] -= w[k];
+          EXPECT_NEAR(found.weight_squares[i], square_sum(w), 1e-12 * square_sum(w));
+          EXPECT_NEAR(found.update_squares[i], square_sum(change), 1e-9 * square_sum(change));
+        }
+        if (threads == 1) expected = found;
+        EXPECT_EQ(found.weight_squares, expected.weight_squares) << threads << " threads";
+        EXPECT_EQ(found.update_squares, expected.update_squares) << threads << " threads";
+      }
+    }
+  }
+}
+
+TEST(Optimizer, MeasuresNothingOfWhatItLeavesAlone) {
+  ParameterStore parameters;
+  parameters.create("frozen", Array::from({2}, {1, 2})).set_frozen(true);
+  parameters.create("untouched", Array::from({2}, {3, 4}));
+  const std::vector<Array> gradients{Array::from({2}, {1, 1}), Array()};
+  ThreadPool pool(1);
+  UpdateStatistics found;
+  make_optimizer(config_of("adamw", 0.1))->step(parameters, gradients, 1, 0.1, pool, &found);
+  EXPECT_EQ(found.weight_squares, (std::vector<double>{0, 0}));
+  EXPECT_EQ(found.update_squares, (std::vector<double>{0, 0}));
+}
+
 TEST(Optimizer, LeavesFrozenParametersAndThoseWithoutGradientAlone) {
   ParameterStore parameters;
   parameters.create("frozen", Array::from({2}, {1, 2})).set_frozen(true);

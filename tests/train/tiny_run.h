@@ -78,8 +78,19 @@ namespace attune {
   if (record.attention) text += statistics_text(*record.attention);
   if (!record.update) return text;
   const UpdateRecord& update = *record.update;
-  return text + fmt::format("| {:a} {:a} {:a} {:a} {} {}", update.train_loss, update.train_accuracy,
-                            update.lr, update.grad_norm, update.clipped, update.skipped);
+  text += fmt::format("| {:a} {:a} {:a} {:a} {} {:a} {}", update.train_loss, update.train_accuracy,
+                      update.lr, update.grad_norm, update.clipped, update.clipped_share,
+                      update.skipped);
+  for (const ParameterRecord& parameter : update.parameters) {
+    text += fmt::format(" {} {:a} {:a} {:a}", parameter.name, parameter.gradient_rms,
+                        parameter.weight_rms, parameter.update_rms);
+  }
+  if (!record.activations) return text;
+  for (const ActivationStatistics::Place& place : record.activations->places()) {
+    text += fmt::format(" {} {} {:a} {}", to_string(place.point), place.layer, place.square_sum,
+                        place.dead_share(0.01).value_or(-1));
+  }
+  return text;
 }
 
 class Recorder final : public TrainObserver {
@@ -89,6 +100,7 @@ class Recorder final : public TrainObserver {
     lines.push_back(text_of(record));
     records.push_back(record);
     records.back().attention = nullptr;
+    records.back().activations = nullptr;
     if (at_step) at_step(record);
   }
   void on_note(std::string_view line) override { notes.emplace_back(line); }

@@ -46,6 +46,7 @@ RunConfig config_of(const Variant& variant) {
   config.grad_accum = variant.grad_accum;
   config.dtype = variant.dtype;
   config.save_interval = 3;
+  config.log_grads = config.log_activations = true;
   config.schedule.decay_iters = config.max_iters;
   if (variant.dtype == DType::float64) config.label_smoothing = 0.1;
   if (variant.data == Data::epochs_within_a_step) config.train_size = 25 * variant.grad_accum;

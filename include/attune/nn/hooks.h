@@ -34,6 +34,9 @@ class Hooks {
   virtual ~Hooks() = default;
   // Returns x, or what shall stand in its place (same shape and dtype).
   [[nodiscard]] virtual Var at(HookPoint /*point*/, int /*layer*/, const Var& x) { return x; }
+  // Whether at() may return something else than x. Where it never does, the pass computes bit by
+  // bit what it would without hooks.
+  [[nodiscard]] virtual bool replaces() const { return true; }
   // Whether this layer's scores or pattern are wanted: they exist only in composed attention, which
   // is slower than the fused kernel and equal to it within rounding.
   [[nodiscard]] virtual bool wants_inside_of_attention(int /*layer*/) const { return false; }

@@ -25,6 +25,13 @@ struct OptimizerConfig {
 // Throws ConfigError naming the option for an unknown kind or a value outside its domain.
 void check(const OptimizerConfig& config);
 
+// What an update did, by parameter index: sums of squares over its elements, added up in double in
+// a fixed order; 0 for a parameter that was left alone.
+struct UpdateStatistics {
+  std::vector<double> weight_squares;  // of the weights before the update
+  std::vector<double> update_squares;  // of the weights after it less those before
+};
+
 // Updates parameters from gradients. State (moments) is one array a parameter and kind, in float32
 // or float64 like the parameter.
 //   adamw (Loshchilov & Hutter 2019), update number t from 1:
@@ -40,9 +47,12 @@ class Optimizer {
   // multiplied by gradient_scale (clipping, 1/count) as it is read. Frozen parameters are left
   // alone. Parameters are spread over the pool; the result does not depend on its size. The update
   // number t counts calls, also for a parameter that was left alone in some of them. Throws
-  // ShapeError, before anything is written, where a gradient does not fit its parameter.
-  virtual void step(ParameterStore& parameters, std::span<const Array> gradients,
-                    double gradient_scale, double lr, ThreadPool& pool) = 0;
+  // ShapeError, before anything is written, where a gradient does not fit its parameter. Where
+  // asked for, `statistics` is filled; the update is the same bit by bit.
+  void step(ParameterStore& parameters, std::span<const Array> gradients, double gradient_scale,
+            double lr, ThreadPool& pool, UpdateStatistics* statistics = nullptr) {
+    update(parameters, gradients, gradient_scale, lr, pool, statistics);
+  }
   // One update from the gradients of one tape, on the calling thread: for a training loop of one's
   // own. Parameters that the tape did not touch are left alone, leaves are passed over. Throws
   // UsageError for a parameter of another store.
@@ -56,6 +66,12 @@ class Optimizer {
   // or has another shape or dtype; the optimizer is then as it was.
   virtual void restore(const ParameterStore& parameters, std::int64_t updates,
                        std::span<const std::pair<std::string, Array>> state) = 0;
+
+ private:
+  // step() of a whole store; `statistics` may be null.
+  virtual void update(ParameterStore& parameters, std::span<const Array> gradients,
+                      double gradient_scale, double lr, ThreadPool& pool,
+                      UpdateStatistics* statistics) = 0;
 };
 // Throws ConfigError as check() does.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attune/core/attention_statistics.h"
+#include "attune/train/activation_statistics.h"
 #include "attune/train/evaluation.h"
 #include "attune/train/run_config.h"
 
@@ -28,6 +29,14 @@ struct RunStart {
   std::string blas_kernel;
 };
 
+// One parameter in one update. An RMS is the root of the mean square over its elements.
+struct ParameterRecord {
+  std::string name;
+  double gradient_rms = 0;  // before clipping
+  double weight_rms = 0;    // before the update
+  double update_rms = 0;    // of the weights after it less those before, weight decay included
+};
+
 // One update: the batch at step t and what it did to the gradients.
 struct UpdateRecord {
   double train_loss = 0;  // nats per scored token
@@ -39,6 +48,8 @@ struct UpdateRecord {
   std::vector<std::string> nonfinite;  // parameters whose gradient is not finite
   double step_ms = 0;
   double tokens_per_second = 0;
+  double clipped_share = 0;  // of the gradient's length, that clipping took away; 0: not clipped
+  std::vector<ParameterRecord> parameters;  // where asked for and updated
 };
 
 // Step t: the evaluation of the state after t updates, where one was due, and the update that
@@ -51,7 +62,8 @@ struct StepRecord {
   std::optional<Evaluation> train_evaluation;
   std::optional<Evaluation> validation;
   std::optional<UpdateRecord> update;
-  const AttentionStatistics* attention = nullptr;  // of the update's batch, where measured
+  const AttentionStatistics* attention = nullptr;     // of the update's batch, where measured
+  const ActivationStatistics* activations = nullptr;  // of the update's batch, where asked for
 };
 
 struct RunSummary {

@@ -39,6 +39,9 @@ struct RunConfig {
   std::int64_t eval_iters = 20;          // batches of an evaluation
   std::int64_t log_interval = 10;        // steps between training lines
   std::int64_t attention_interval = 50;  // steps between records of attention; 0: none
+  bool log_grads = false;                // each parameter's gradient and update at logged steps
+  bool log_activations = false;          // each layer's activations at logged steps
+  bool tensorboard = false;              // event files beside the logs
   std::int64_t save_interval = 0;        // steps between checkpoints; 0: at each evaluation
   std::int64_t keep_last = 0;            // checkpoints that stay, the newest included; 0: as 1
   bool keep_best = true;                 // the checkpoint of the smallest validation loss

@@ -12,6 +12,7 @@
 #include "attune/core/thread_pool.h"
 #include "attune/model/transformer.h"
 #include "attune/task/task.h"
+#include "attune/train/activation_statistics.h"
 #include "attune/train/run_profile.h"
 
 namespace attune {
@@ -26,6 +27,9 @@ struct StepResult {
   std::vector<Array> gradients;  // by parameter index; null for a parameter that may be left alone
   std::vector<std::string> unreached;  // parameters that the loss does not depend on: gradient zero
   AttentionStatistics attention;       // where asked for
+  // Sum of squares of each gradient, by parameter index; 0 where there is none.
+  std::vector<double> gradient_squares;
+  ActivationStatistics activations;  // where asked for
 };
 
 // Forward and backward of training batches, split into shards. Shard s of S owns examples
@@ -42,6 +46,8 @@ class TrainingStep final {
     Randomness random{};  // seed and step: dropout
     double label_smoothing = 0;
     bool statistics = false;
+    // Look at activations; blocks are then not computed again (checkpoint_activations).
+    bool activations = false;
     bool checkpoint_activations = false;
     // Where the time goes to; null: it is not measured. Begun with this step's number of shards.
     RunProfile* profile = nullptr;
@@ -72,7 +78,9 @@ class TrainingStep final {
 // Adds the gradients of several workers, parts[w][parameter] with null where a worker did not touch
 // it, in the order of w: onto those of part 0, in place. Returns the sum's global norm; null for a
 // parameter that no worker touched. The one place where workers meet: several threads today,
-// several machines the same way.
-double reduce_gradients(std::span<const std::span<Array>> parts, ThreadPool& pool);
+// several machines the same way. `squares`, where given: the sum of squares of each parameter's
+// gradient, 0 for a null one.
+double reduce_gradients(std::span<const std::span<Array>> parts, ThreadPool& pool,
+                        std::vector<double>* squares = nullptr);
 
 }  // namespace attune
