@@ -9,6 +9,7 @@ packages=(
   libopenblas-dev libopenblas0-pthread                     # matrix products; the serial OpenBLAS is not safe with threads
   librandom123-dev libfmt-dev libcxxopts-dev nlohmann-json3-dev libtomlplusplus-dev
   libjs-vega                                               # the charts of attune report
+  libprotobuf-dev protobuf-compiler                        # TensorBoard event files; a build without has none
   libgtest-dev libbenchmark-dev                            # tests and benchmarks
   gnuplot-nox                                              # pictures of attune study and others; they do without
   python3 python3-numpy                                    # checks of the source tree and of logged entropies

@@ -10,10 +10,13 @@
 #include "attune/core/error.h"
 #include "attune/core/file.h"
 #include "attune/core/hash.h"
+#include "attune/observe/alarm_log.h"
 #include "attune/observe/console.h"
 #include "attune/observe/head_log.h"
+#include "attune/observe/inside_logs.h"
 #include "attune/observe/logs.h"
 #include "attune/observe/profile_table.h"
+#include "attune/observe/tensorboard.h"
 #include "attune/train/options.h"
 #include "attune/train/trainer.h"
 #include "cli/arguments.h"
@@ -208,9 +211,19 @@ int train(Trainer& trainer, const RunConfig& config, const std::string& toml,
   AttentionLog attention(directory.attention());
   SummaryFile summary_file(directory.summary(), command_line(words));
   Console console(stdout, isatty(STDOUT_FILENO) != 0);
-  std::vector<TrainObserver*> observers{&metrics, &attention, &console, &summary_file};
+  AlarmLog alarms(directory.alarms(), directory.attention(), console);
+  std::vector<TrainObserver*> observers = {&metrics, &attention, &console, &summary_file, &alarms};
   std::optional<HeadLog> heads;
   if (config.log_heads) observers.push_back(&heads.emplace(directory.heads()));
+  std::optional<GradientLog> gradients;
+  if (config.log_grads) observers.push_back(&gradients.emplace(directory.gradients()));
+  std::optional<ActivationLog> activations;
+  if (config.log_activations) observers.push_back(&activations.emplace(directory.activations()));
+  std::unique_ptr<TrainObserver> tensorboard;
+  if (config.tensorboard) {
+    tensorboard = make_tensorboard_log(directory.path());
+    observers.push_back(tensorboard.get());
+  }
 
   if (const auto note = note_on_mask(config)) console.on_note(*note);
   if (config.log_heads && trainer.model().make_statistics().heads() == 0)
@@ -272,6 +285,7 @@ int run_train(const Command& command, Words words) {
     fmt::print("{}", toml);
     return kDone;
   }
+  if (config.tensorboard) require_tensorboard();
   if (!config.resume && !config.out_dir.empty() && RunDirectory::holds_run(config.out_dir)) {
     throw ConfigError(fmt::format("--out-dir: {} already holds a run; continue it with --resume",
                                   config.out_dir));

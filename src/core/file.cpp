@@ -163,8 +163,10 @@ void LineLog::write(std::string_view line_without_newline) {
   std::string line;
   line.reserve(line_without_newline.size() + 1);
   line.append(line_without_newline).push_back('\n');
-  write_all("log", path_, descriptor_, line);
+  write_bytes(line);
 }
+
+void LineLog::write_bytes(std::string_view bytes) { write_all("log", path_, descriptor_, bytes); }
 
 void LineLog::sync() { sync_or_fail("log", path_, descriptor_); }
 

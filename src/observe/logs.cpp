@@ -39,6 +39,7 @@ void add_update(Json& line, const UpdateRecord& update) {
 
 void write_heads(LineLog& log, std::int64_t step, Split split,
                  const AttentionStatistics& statistics) {
+  std::string lines;
   for (int layer = 0; layer < statistics.layers(); ++layer) {
     for (int head = 0; head < statistics.heads(); ++head) {
       Json line;
@@ -48,9 +49,10 @@ void write_heads(LineLog& log, std::int64_t step, Split split,
       line["head"] = head;
       add_head(line, statistics.at(layer, head));
       name_nonfinite(line);
-      log.write(strict_text(line));
+      lines.append(strict_text(line)).push_back('\n');
     }
   }
+  log.write_bytes(lines);
 }
 
 }  // namespace

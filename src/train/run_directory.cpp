@@ -142,7 +142,8 @@ std::vector<std::int64_t> RunDirectory::kept_steps() const {
 }
 
 void RunDirectory::drop_log_lines_from(std::int64_t step) const {
-  for (const fs::path& path : {metrics(), attention(), heads()}) {
+  for (const fs::path& path :
+       {metrics(), attention(), heads(), gradients(), activations(), alarms()}) {
     if (!is_there(path)) continue;
     const std::string log = read_file(path);
     const std::string kept = lines_before(log, step, path);

@@ -222,6 +222,27 @@ void add_logging_options(std::vector<Option>& options) {
        kLogging,
        "Steps between records of each head's entropy in attention.jsonl; 0: none."},
       [](auto& config) -> auto& { return config.attention_interval; })));
+  options.push_back(changeable_on_resume(boolean(
+      {"log-grads",
+       {},
+       kLogging,
+       "Write gradient, weight and update of each parameter to gradients.jsonl where a line of "
+       "training loss is due; --log-interval 1: at every step."},
+      [](auto& config) -> auto& { return config.log_grads; })));
+  options.push_back(changeable_on_resume(boolean(
+      {"log-activations",
+       {},
+       kLogging,
+       "Write the size of activations and the share of dead units of each layer to "
+       "activations.jsonl, as often; those steps run without --checkpoint-activations."},
+      [](auto& config) -> auto& { return config.log_activations; })));
+  options.push_back(changeable_on_resume(boolean(
+      {"tensorboard",
+       {},
+       kLogging,
+       "Write TensorBoard event files into the run directory too: scalars, and histograms of the "
+       "heads' entropies."},
+      [](auto& config) -> auto& { return config.tensorboard; })));
   options.push_back(changeable_on_resume(integer(
       {"save-interval", {}, kLogging, "Steps between checkpoints; 0: at each evaluation."},
       [](auto& config) -> auto& { return config.save_interval; })));

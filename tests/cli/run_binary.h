@@ -183,7 +183,10 @@ class Workspace final {
 inline void expect_same_run(const Workspace& space, const std::string& a, const std::string& b) {
   EXPECT_EQ(space.hash(a), space.hash(b));
   EXPECT_EQ(space.log(a + "/metrics.jsonl"), space.log(b + "/metrics.jsonl"));
-  EXPECT_EQ(space.log(a + "/attention.jsonl"), space.log(b + "/attention.jsonl"));
+  for (const char* log :
+       {"/attention.jsonl", "/gradients.jsonl", "/activations.jsonl", "/alarms.jsonl"}) {
+    EXPECT_EQ(space.log(a + log), space.log(b + log)) << log;
+  }
 }
 
 // The words of both, one after the other.

@@ -185,6 +185,15 @@ TEST_F(RunDirectoryTest, DropsLinesAtAndBeyondTheStep) {
   EXPECT_EQ(read_file(run.metrics()), "");
 }
 
+TEST_F(RunDirectoryTest, DropsLinesOfEveryLog) {
+  const RunDirectory run = RunDirectory::create("out", "copy");
+  const fs::path logs[] = {run.metrics(), run.attention(), run.gradients(), run.activations(),
+                           run.alarms()};
+  for (const fs::path& log : logs) write(log, "{\"step\":1}\n{\"step\":2}\n");
+  run.drop_log_lines_from(2);
+  for (const fs::path& log : logs) EXPECT_EQ(read_file(log), "{\"step\":1}\n") << log;
+}
+
 TEST_F(RunDirectoryTest, DropsATornLastLine) {
   const RunDirectory run = RunDirectory::create("out", "copy");
   const std::string torn_tails[] = {"{\"st",

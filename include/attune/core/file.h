@@ -34,6 +34,8 @@ class LineLog final {
   // Throws IoError naming the file and the reason (a full disk); a part of the line may then be in
   // the file.
   void write(std::string_view line_without_newline);
+  // Bytes as they are, for logs that are not made of lines.
+  void write_bytes(std::string_view bytes);
   void sync();
 
  private:

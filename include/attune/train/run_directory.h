@@ -28,6 +28,9 @@ class RunDirectory final {
   [[nodiscard]] std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   [[nodiscard]] std::filesystem::path attention() const { return path_ / "attention.jsonl"; }
   [[nodiscard]] std::filesystem::path heads() const { return path_ / "heads.jsonl"; }
+  [[nodiscard]] std::filesystem::path gradients() const { return path_ / "gradients.jsonl"; }
+  [[nodiscard]] std::filesystem::path activations() const { return path_ / "activations.jsonl"; }
+  [[nodiscard]] std::filesystem::path alarms() const { return path_ / "alarms.jsonl"; }
   [[nodiscard]] std::filesystem::path checkpoint() const {
     return path_ / "checkpoint.safetensors";
   }
@@ -40,7 +43,7 @@ class RunDirectory final {
   [[nodiscard]] std::filesystem::path summary() const { return path_ / "summary.json"; }
 
   // Drops every line of the logs (*.jsonl) whose "step" is at or beyond `step`, and a torn last
-  // line; atomically. Resuming at a checkpoint of `step` will write them again.
+  // line; each log atomically. Resuming at a checkpoint of `step` will write them again.
   void drop_log_lines_from(std::int64_t step) const;
 
  private:
