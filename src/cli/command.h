@@ -29,6 +29,7 @@ void print_error(std::string_view line);
 
 int run_train(const Command& command, Words words);
 int run_eval(const Command& command, Words words);
+int run_diagnose(const Command& command, Words words);
 int run_sample(const Command& command, Words words);
 int run_attention(const Command& command, Words words);
 int run_gradcheck(const Command& command, Words words);

@@ -27,6 +27,8 @@ constexpr Command kCommands[] = {
      "one page about runs: curves, entropies, attention maps, gradients", run_report},
     {"attention", "attune attention RUN [options]",
      "what each head attends to: maps, detectors, ablation, patching, logit lens", run_attention},
+    {"diagnose", "attune diagnose RUN [options]", "why a run does not learn, and what would help",
+     run_diagnose},
     {"gradcheck", "attune gradcheck [TASK] [options]",
      "check every gradient against finite differences", run_gradcheck},
     {"study", "attune study NAME [TASK] [options]",
