@@ -2,8 +2,10 @@
 """What watching a run costs: the same run with different logs, in turn; of each the least time of several rounds.
 
 usage: scripts/log_overhead.py [ROUNDS [ATTUNE [TRAIN_OPTION...]]]     7 rounds of build/attune where not given
-Two sizes: the default of `text` (on a text made here) and of `copy`. The time is that between the first step's line
-and the last one's, evaluation of the last state (one batch) included."""
+Three sizes, by one thread: the defaults of `text` (on a text made here) and of `copy`, and 2 layers, 2 heads, width 32,
+16 tokens, batch 32. Wall: the time between the
+first step's line and the last one's. CPU: that of the process less that of a run of one step; where others use the
+machine too, it is the steadier one."""
 import json, os, random, subprocess, sys, tempfile
 
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -22,13 +24,33 @@ LOGS = {
 }
 
 
-def seconds(task, steps, logs, directory):
+def run(task, steps, logs, directory):
+    """Wall and CPU seconds."""
     command = [attune, "train", *task, f"--max-iters={steps}", f"--eval-interval={steps}", "--eval-iters=1",
-               "--keep-best=false", f"--out-dir={directory}", *logs, *more]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+               "--keep-best=false", "--threads=1", f"--out-dir={directory}", *logs, *more]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        sys.exit(f"log_overhead.py: {' '.join(command)} failed")
     with open(os.path.join(directory, "metrics.jsonl")) as log:
         lines = [json.loads(line) for line in log]
-    return lines[-1]["elapsed_seconds"] - lines[0]["elapsed_seconds"]
+    return lines[-1]["elapsed_seconds"] - lines[0]["elapsed_seconds"], usage.ru_utime + usage.ru_stime
+
+
+def measure(name, task, steps, place):
+    wall, cpu = {logs: [] for logs in LOGS}, {logs: [] for logs in LOGS}
+    for number in range(rounds):
+        for logs, options in LOGS.items():
+            directory = os.path.join(place, f"{name}-{number}-{logs.replace(' ', '-')}")
+            start = run(task, 1, options, directory + "-start")[1]
+            times = run(task, steps, options, directory)
+            wall[logs].append(times[0])
+            cpu[logs].append(times[1] - start)
+    for logs in LOGS:
+        print(f"{name}: {logs:34}", *(
+            f"{what} {1000 * min(times[logs]) / (steps - 1):8.3f} ms a step "
+            f"{100 * (min(times[logs]) / min(times['nothing']) - 1):+6.2f} %  "
+            for what, times in (("wall", wall), ("CPU", cpu))), flush=True)
 
 
 with tempfile.TemporaryDirectory() as place:
@@ -36,13 +58,6 @@ with tempfile.TemporaryDirectory() as place:
     draw = random.Random(1)
     with open(text, "w") as file:
         file.write(" ".join("".join(draw.choices("abcdefghijklmnop", k=5)) for _ in range(50000)))
-    for name, task, steps in (("text", ["text", f"--data={text}"], 100), ("copy", ["copy"], 300)):
-        times = {logs: [] for logs in LOGS}
-        for number in range(rounds):
-            for logs, options in LOGS.items():
-                run = os.path.join(place, f"{name}-{number}-{logs.replace(' ', '-')}")
-                times[logs].append(seconds(task, steps, options, run))
-        least = {logs: min(values) for logs, values in times.items()}
-        for logs, value in least.items():
-            ratio = 100 * (value / least["nothing"] - 1)
-            print(f"{name}: {logs:34} {1000 * value / (steps - 1):8.3f} ms a step  {ratio:+6.2f} %", flush=True)
+    measure("text", ["text", f"--data={text}"], 60, place)
+    measure("copy", ["copy"], 150, place)
+    measure("toy", ["copy", "--n-head=2", "--n-embd=32", "--length=1..7", "--batch-size=32"], 1000, place)

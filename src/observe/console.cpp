@@ -102,7 +102,9 @@ void Console::on_end(const RunSummary& summary) {
   }
   print(line);
   if (directory_.empty()) return;
-  print(fmt::format("run: {}   look at it: attune eval {}", directory_, directory_));
+  const bool is_stuck = summary.status == RunStatus::stalled;
+  print(fmt::format("run: {}   look at it: attune {} {}", directory_,
+                    is_stuck ? "diagnose" : "eval", directory_));
 }
 
 void Console::print(const std::string& line) {
