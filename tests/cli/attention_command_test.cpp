@@ -4,8 +4,7 @@
 #include "cli/run_binary.h"
 
 // attune attention, and what of it is logged while training.
-namespace attune::cli_test {
-namespace {
+namespace attune::cli_test::attention_command_test {
 
 class AttentionCommand : public testing::Test {
  protected:
@@ -151,5 +150,4 @@ TEST_F(AttentionCommand, WrongWordsAreUsageErrorsThatSayWhatFits) {
             4u);
 }
 
-}  // namespace
-}  // namespace attune::cli_test
+}  // namespace attune::cli_test::attention_command_test

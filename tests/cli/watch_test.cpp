@@ -8,8 +8,7 @@
 #include "cli/run_binary.h"
 
 // What a run tells of its inside, through the program.
-namespace attune::cli_test {
-namespace {
+namespace attune::cli_test::watch_test {
 
 Words watched_run(const std::string& directory) {
   return tiny_run(directory) + Words{"--log-grads", "--log-activations"};
@@ -177,5 +176,4 @@ TEST(Diagnose, SaysSoWhereNothingIsWrong) {
   EXPECT_EQ(space.run({"diagnose"}).code, 2);
 }
 
-}  // namespace
-}  // namespace attune::cli_test
+}  // namespace attune::cli_test::watch_test

@@ -15,8 +15,7 @@
 #include "attune/observe/npy.h"
 
 // What is told of a map of attention: scores by detectors, effective rank, shades, files.
-namespace attune {
-namespace {
+namespace attune::head_detectors_test {
 
 // One head over the tokens, the weights that `weight(i, j)` says.
 template <class Weight>
@@ -149,5 +148,4 @@ TEST(HeatText, PanelsStandSideBySideAndLargeMapsArePooledByTheirLargestWeight) {
             "one       two\n@@               @\n  @@\n\n\n");
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::head_detectors_test

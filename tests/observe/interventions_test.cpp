@@ -15,8 +15,7 @@
 #include "attune/observe/logit_lens.h"
 
 // Looking into a forward pass and changing it: taps, maps, ablation, patching, the logit lens.
-namespace attune {
-namespace {
+namespace attune::interventions_test {
 
 constexpr std::int64_t kHeads = 3;
 
@@ -258,5 +257,4 @@ TEST(LogitLens, IsTheSameEverywhereWhereBlocksAddNothing) {
   EXPECT_NEAR(rows[1].loss_sum, rows[2].loss_sum, 1e-10);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::interventions_test

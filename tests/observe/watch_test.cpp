@@ -15,8 +15,7 @@
 #include "observe/sample_run.h"
 #include "observe/tfrecord.h"
 
-namespace attune {
-namespace {
+namespace attune::watch_test {
 
 using Json = nlohmann::json;
 
@@ -322,5 +321,4 @@ TEST(Diagnosis, TheVerdictNamesWhatGotClear) {
   EXPECT_NE(table.find("loss at 75"), std::string::npos);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::watch_test

@@ -7,8 +7,7 @@
 #include "train/train_test.h"
 
 // What a run sees of its gradients, updates and activations.
-namespace attune {
-namespace {
+namespace attune::inside_test {
 
 using PlaceName = std::pair<HookPoint, int>;
 
@@ -185,5 +184,4 @@ TEST(Gradients, LoggingChangesNoBit) {
   EXPECT_EQ(watched().parameter_hash, plain().parameter_hash);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::inside_test
