@@ -32,7 +32,8 @@ def add_instruments(run):
          "weight_rms": 0.1, "update_rms": 1e-4, "update_weight_ratio": 1e-3 * (1 + layer)}
         for step in steps for layer in range(2)))
     write_lines(run / "activations.jsonl", (
-        {"step": step, "layer": layer, "point": "residual_post", "rms": 1 + layer + step / 60} for step in steps for layer in range(2)))
+        {"step": step, "layer": layer, "point": point, "rms": 1 + layer + step / 60} | dead
+        for step in steps for layer in range(2) for point, dead in (("ffn_hidden", {"dead_share": 0.1}), ("residual_post", {}))))
     write_lines(run / "heads.jsonl", (
         {"step": step, "layer": layer, "head": head, "previous_token": step / 60, "duplicate_token": 0.1, "induction": layer * step / 60}
         for step in steps for layer in range(2) for head in range(3)))

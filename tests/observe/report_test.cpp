@@ -62,6 +62,13 @@ ReportRun run_with_losses(const std::vector<double>& losses) {
   return run;
 }
 
+ReportRun::Alarm alarm_of(double step, const std::string& kind) {
+  ReportRun::Alarm alarm;
+  alarm.step = step;
+  alarm.kind = alarm.message = kind;
+  return alarm;
+}
+
 std::size_t count_of(std::string_view text, std::string_view part) {
   std::size_t count = 0;
   for (auto at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
@@ -188,8 +195,7 @@ TEST_F(Report, NoTextOfARunIsMarkupOrScript) {
   ReportRun run = run_with_losses({2, 1});
   run.name = "runs/" + std::string(kHostile);
   run.summary.status = run.summary.message = run.summary.command_line = kHostile;
-  run.alarms.push_back(
-      {.step = 1, .kind = std::string(kHostile), .message = std::string(kHostile)});
+  run.alarms = {alarm_of(1, std::string(kHostile))};
   run.settings.push_back({std::string(kHostile), std::string(kHostile), std::string(kHostile)});
   run.gradient_rms[std::string(kHostile)] = series({1, 2});
   add_maps(run, {std::string(kHostile), "{{script}}"});
@@ -295,7 +301,7 @@ TEST(Verdict, TellsACollapsedHeadFromASharpOneAndAUniformOne) {
             "One head attends evenly over all tokens at the end: layer 1 head 1.");
   run.settings.push_back({"Training", "max-iters", "600"});  // the third record is at step 70
   EXPECT_EQ(verdict_of(run).heads, "No head collapsed.");
-  run.alarms.push_back({.step = 1200, .kind = "uniform", .message = "look"});
+  run.alarms = {alarm_of(1200, "uniform")};
   EXPECT_EQ(verdict_of(run).remarks.back(), "One alarm; the first at step 1,200: uniform.");
   EXPECT_EQ(verdict_of(run).tone, Verdict::Tone::warning);
 }

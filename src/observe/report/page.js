@@ -70,7 +70,11 @@
     const axis = spec.axes[0];
     axis.title = chart.y;
     if (chart.percent) axis.format = "~%";
-    if (log) Object.assign(axis, { format: "~g", gridOpacity: 0.6 });
+    if (log) {
+      const known = chart.series.flatMap((one) => one.y).filter((value) => value > 0);
+      const few = known.reduce((a, b) => Math.max(a, b), 0) < 100 * known.reduce((a, b) => Math.min(a, b), Infinity);
+      Object.assign(axis, { gridOpacity: 0.6, tickCount: few ? 10 : 4 });
+    }
     return spec;
   };
 
@@ -124,7 +128,7 @@
         const low = Math.min(...points.map((point) => point.y));
         const high = Math.max(...points.map((point) => point.y));
         const text = (y) => (chart.percent ? `${number(100 * y)} %` : number(y));
-        value.textContent = points.length === 0 ? "–" : members.length === 1 ? text(low) : `${text(low)} to ${text(high)}`;
+        value.textContent = points.length === 0 ? "–" : text(low) === text(high) ? text(low) : `${text(low)} to ${text(high)}`;
       }
       state.step.textContent = near.length > 0 ? `step ${Math.round(state.view.signal("at")).toLocaleString("en")}` : "at the end";
     };
@@ -164,7 +168,7 @@
     named(spec.scales, "y").domain = chart.rows;
     const color = named(spec.scales, "color");
     if (chart.log) Object.assign(color, { type: "log", domain: { data: "cells", field: "v" } });
-    if (chart.log) Object.assign(spec.legends[0], { tickCount: 4, format: ".0e" });
+    if (chart.log) Object.assign(spec.legends[0], { tickCount: 4, format: "~g" });
     spec.legends[0].title = chart.legend;
     spec.height = Math.max(60, Math.min(chart.rows.length * (chart.rows.length > 40 ? 9 : 16), 900));
     const container = made("div", undefined, { class: "chart" });
@@ -220,7 +224,8 @@
       line.append(made("td", k, { class: "number" }), made("td", tokens[k], { class: "value" }), made("td", row[k].toFixed(4), { class: "number" }));
       return line;
     }));
-    map_view.signal("query", q).run();
+    // A click on the map has set it already, in a run of the view that still goes on.
+    if (map_view.signal("query") !== q) map_view.signal("query", q).runAsync();
     bars_view.data("weights", row.map((w, k) => ({ k, w })).filter(({ k }) => k < bars_view.signal("tokens").length)).run();
   };
 
