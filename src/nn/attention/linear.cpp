@@ -94,15 +94,12 @@ Var LinearAttention::operator()(const Var& x, const PositionContext& context,
     kept = padding_of(kind_, *pass.mask, causal ? Mask::causal() : Mask::none(), x.shape()[0],
                       query.shape()[2], key.shape()[2], x.dtype());
   }
-  const Var zero(Array::zeros({}, x.dtype()));
   if (!kept.is_null()) {
+    const Var zero(Array::zeros({}, x.dtype()));
     key = where(kept, key, zero);
     value = where(kept, value, zero);
   }
-  Var key_features = features_->of_keys(key);
-  if (!kept.is_null()) key_features = where(kept, key_features, zero);
-  const Var mixed =
-      merge_heads(linear_attention(features_->of_queries(query), key_features, value, causal));
+  const Var mixed = merge_heads(linear_attention(*features_, query, key, value, causal, kept));
   return maps_.output(pass.hook(HookPoint::head_output, layer_, mixed), pass);
 }
 

@@ -84,35 +84,69 @@ Part causal_part(const Var& query, const Var& key, const Var& value, const Var& 
           reshape(slice(reached, 2, chunks, chunks + 1), {state[0], state[1], state[3], state[4]})};
 }
 
-// All tokens, a part at a time, so that what a part works with stays in the caches.
-Var causal_sums(const Var& query, const Var& key, const Var& value, Var state) {
-  const std::int64_t time = query.shape()[2];
-  if (time <= kPart) return causal_part(query, key, value, state).sums;
+// Keys [begin, end) as what linear attention reads of them.
+class Keys final {
+ public:
+  Keys(const FeatureMap& features, const Var& key, const Var& value, const Array& keep)
+      : features_(features), key_(key), value_(value), keep_(keep) {}
+
+  [[nodiscard]] Var features(std::int64_t begin, std::int64_t end) const {
+    const Var found = features_.of_keys(slice(key_, 2, begin, end));
+    if (keep_.is_null()) return found;
+    return where(slice(keep_, 2, begin, end).value(), found, Var(Array::zeros({}, found.dtype())));
+  }
+  [[nodiscard]] Var values(std::int64_t begin, std::int64_t end) const {
+    return with_one(slice(value_, 2, begin, end));
+  }
+  [[nodiscard]] Var state(std::int64_t begin, std::int64_t end) const {
+    return state_of(features(begin, end), values(begin, end));
+  }
+  [[nodiscard]] std::int64_t count() const { return key_.shape()[2]; }
+
+ private:
+  const FeatureMap& features_;
+  const Var& key_;
+  const Var& value_;
+  const Var keep_;
+};
+
+// All tokens, a part at a time, so that what a part works with stays in the caches. The queries are
+// of the last keys.
+Var causal_sums(const FeatureMap& features, const Var& query, const Keys& keys) {
+  const std::int64_t time = query.shape()[2], earlier = keys.count() - time;
+  Var state = earlier == 0 ? Var() : keys.state(0, earlier);
   std::vector<Var> sums;
   for (std::int64_t begin = 0; begin < time; begin += kPart) {
     const std::int64_t end = std::min(begin + kPart, time);
-    const auto part_of = [&](const Var& x) { return slice(x, 2, begin, end); };
-    Part part = causal_part(part_of(query), part_of(key), part_of(value), state);
+    Part part = causal_part(features.of_queries(slice(query, 2, begin, end)),
+                            keys.features(earlier + begin, earlier + end),
+                            keys.values(earlier + begin, earlier + end), state);
     sums.push_back(part.sums);
     state = part.state;
   }
-  return concat(sums, 2);
+  return sums.size() == 1 ? sums[0] : concat(sums, 2);
 }
+
+// Of what are features already.
+class NoMap final : public FeatureMap {
+ public:
+  [[nodiscard]] Var of_queries(const Var& query) const override { return query; }
+  [[nodiscard]] Var of_keys(const Var& key) const override { return key; }
+};
 
 }  // namespace
 
 Var linear_attention(const Var& query_features, const Var& key_features, const Var& value,
                      bool causal) {
-  const std::int64_t query = query_features.shape()[2], key = key_features.shape()[2];
-  const Var with = with_one(value);
-  if (!causal) return ratio(matmul(query_features, state_of(key_features, with)));
-  if (query == 0) return slice(value, 2, 0, 0);
-  const std::int64_t earlier = key - query;
-  const Var before = earlier == 0
-                         ? Var()
-                         : state_of(slice(key_features, 2, 0, earlier), slice(with, 2, 0, earlier));
-  return ratio(causal_sums(query_features, slice(key_features, 2, earlier, key),
-                           slice(with, 2, earlier, key), before));
+  return linear_attention(NoMap(), query_features, key_features, value, causal);
+}
+
+Var linear_attention(const FeatureMap& features, const Var& query, const Var& key, const Var& value,
+                     bool causal, const Array& keep) {
+  const Keys keys(features, key, value, keep);
+  if (!causal) return ratio(matmul(features.of_queries(query), keys.state(0, keys.count())));
+  if (query.shape()[2] == 0) return slice(value, 2, 0, 0);
+  return ratio(causal_sums(features, query, keys));
 }
 
 Var linear_attention_step(const Var& query_features, const Var& key_features, const Var& value,

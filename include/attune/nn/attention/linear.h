@@ -21,16 +21,6 @@ struct LinearAttentionState {
   Var sums;  // [batch, heads, features, value_dim + 1]; null: nothing was read
 };
 
-// All queries at once, in time and memory linear in the lengths: in chunks of tokens, the state of
-// the chunks before and the masked products within a chunk. Where causal and there are more keys
-// than queries, the queries are of the last tokens.
-[[nodiscard]] Var linear_attention(const Var& query_features, const Var& key_features,
-                                   const Var& value, bool causal);
-// The same as a recurrence: reads one token, [batch, heads, 1, ...], into the state and answers its
-// query.
-[[nodiscard]] Var linear_attention_step(const Var& query_features, const Var& key_features,
-                                        const Var& value, LinearAttentionState& state);
-
 // phi, of queries or keys of heads: [batch, heads, time, head_dim] -> [batch, heads, time,
 // features]
 class FeatureMap {
@@ -39,6 +29,22 @@ class FeatureMap {
   [[nodiscard]] virtual Var of_queries(const Var& query) const = 0;
   [[nodiscard]] virtual Var of_keys(const Var& key) const = 0;
 };
+
+// All queries at once, in time and memory linear in the lengths: in chunks of tokens, the state of
+// the chunks before and the masked products within a chunk. Where causal and there are more keys
+// than queries, the queries are of the last tokens.
+[[nodiscard]] Var linear_attention(const Var& query_features, const Var& key_features,
+                                   const Var& value, bool causal);
+// The same of queries and keys [batch, heads, time, head_dim], whose features are taken of as many
+// tokens at a time as are worked on together, so that those of a long text stay in the caches. keep
+// [batch, 1, key, 1]: 0 for keys whose features count as 0; null: all count.
+[[nodiscard]] Var linear_attention(const FeatureMap& features, const Var& query, const Var& key,
+                                   const Var& value, bool causal, const Array& keep = {});
+// The same as a recurrence: reads one token, [batch, heads, 1, ...], into the state and answers its
+// query.
+[[nodiscard]] Var linear_attention_step(const Var& query_features, const Var& key_features,
+                                        const Var& value, LinearAttentionState& state);
+
 // elu(x) + 1: x + 1 above 0, e^x below; as many features as head_dim.
 class EluFeatures final : public FeatureMap {
  public:
