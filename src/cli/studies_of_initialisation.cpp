@@ -43,6 +43,8 @@ std::vector<StudyTable> measure_init(const StudyContext& context) {
                     {"stream_rms", "attention_rms", "ffn_rms", "gradient_rms", "score_std",
                      "entropy_norm", "predicted_norm", "small_scores_norm"},
                     {}};
+  layers.shown = {"stream_rms",   "gradient_rms",   "score_std",
+                  "entropy_norm", "predicted_norm", "small_scores_norm"};
   for (const LayerAtInit& layer : found.layers) {
     layers.rows.push_back(
         {std::to_string(layers.rows.size()),
@@ -61,8 +63,8 @@ Study init_study() {
           "square of the residual stream behind each block and of what the block's two parts add. "
           "gradient rms: of the summed loss by that stream. score std: deviation of the scores "
           "within a query's row. entropy norm: 1 is even attention, 0 is one key; predicted: the "
-          "same for normal scores of that deviation, by an exact integral for each row's own "
-          "number of keys; small scores: its limit 1 - s^2 / (2 ln T). loss nats beside uniform "
+          "same for normal scores, by an exact integral for each row's own deviation and number of "
+          "keys; small scores: its limit 1 - s^2 / (2 ln T). loss nats beside uniform "
           "nats, ln V. Without --data the tokens of an example are all different and random.",
       .task = "text",
       .seeds = 5,
@@ -277,8 +279,8 @@ Study scale_study() {
           "before it falls. By head dim: scores q k^T of N(0, 1) queries and keys, scaled by "
           "1/sqrt(d) and not.",
       .task = "text",
-      .seeds = 5,
       .only = {"block-size", "seed"},
+      .seeds = 5,
       .defaults = {{"block-size", "64"}},
       .options =
           {{.name = "score-std",

@@ -54,18 +54,19 @@ Study sharpness_study() {
       .summary = "largest eigenvalue of the Hessian of the loss, and the rate it allows",
       .description =
           "The curvature of the mean loss of one batch by all parameters: the largest eigenvalue "
-          "of the Hessian, by power iteration on central differences of gradients in float64. "
+          "of the Hessian, by accelerated power iteration on central differences of gradients in "
+          "float64. "
           "Plain gradient descent is stable below the rate 2 / sharpness (Cohen et al. 2021). "
-          "residual |H v - lambda v| bounds the error; iterations that reach --iterations have "
-          "not converged.",
+          "residual |H v - lambda v| bounds the error; it has not converged where iterations reach "
+          "--iterations.",
       .task = "copy",
       .trains = true,
       .seeds = 3,
       .defaults = {{"batch-size", "16"}, {"dtype", "float64"}, {"init", "xavier,gpt2"}},
       .options = {at_steps("0,20"),
-                  own("iterations", "at most so many; each takes two gradients", "N", "40"),
-                  own("tolerance", "relative change of the eigenvalue at which it ends", "X",
-                      "0.001")},
+                  own("iterations", "at most so many; each takes two gradients", "N", "100"),
+                  own("tolerance", "residual at which it ends, relative to the eigenvalue", "X",
+                      "0.02")},
       .measure = measure_sharpness,
       .panels = {{"sharpness", "largest eigenvalue of the Hessian", "sharpness", {"sharpness"}}}};
 }
@@ -86,10 +87,8 @@ std::vector<StudyTable> measure_sharpness(const StudyContext& context) {
                    {}};
   for (const std::int64_t step : steps_of(context.arguments, study)) {
     train_to(training, step, context.config.schedule.lr);
-    double loss = 0;
     const auto gradient = [&] {
       BatchGradient found = batch_gradient(training.model(), batch);
-      loss = found.loss_nats;
       for (Array& array : found.of_sum) {
         for (double& value : array.mutable_data<double>())
           value /= static_cast<double>(found.scored);

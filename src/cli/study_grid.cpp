@@ -50,8 +50,9 @@ std::vector<std::string> values_of(const Option& option, const std::string& text
   return values;
 }
 
-bool reads_text(const RunConfig& config) {
-  return config.task.name == "text" && config.task.data.empty();
+// What is looked at and not trained needs no text.
+bool takes_random_tokens(const Study& study, const RunConfig& config) {
+  return !study.trains && config.task.name == "text" && config.task.data.empty();
 }
 
 // What decides a task's examples and vocabulary.
@@ -63,13 +64,14 @@ std::string task_key(const RunConfig& config) {
   return key;
 }
 
-void add_point(Grid& grid, std::map<std::string, const Task*>& tasks, RunConfig config,
-               std::vector<std::string> values) {
+void add_point(Grid& grid, std::map<std::string, const Task*>& tasks, const Study& study,
+               RunConfig config, std::vector<std::string> values) {
   config = config.resolved();
   const auto [place, is_new] = tasks.emplace(task_key(config), nullptr);
   if (is_new) {
-    grid.tasks.push_back(reads_text(config) ? distinct_tokens(kVocabulary, config.model.block_size)
-                                            : make_task(config.task));
+    grid.tasks.push_back(takes_random_tokens(study, config)
+                             ? distinct_tokens(kVocabulary, config.model.block_size)
+                             : make_task(config.task));
     place->second = grid.tasks.back().get();
   }
   config.model = model_config(config, *place->second);
@@ -133,7 +135,7 @@ Grid make_grid(const Study& study, const std::string& task, const Arguments& arg
       rest %= block;
       options[a]->set(config, values.back());
     }
-    add_point(grid, tasks, std::move(config), std::move(values));
+    add_point(grid, tasks, study, std::move(config), std::move(values));
   }
   return grid;
 }

@@ -18,10 +18,29 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 using Place = std::pair<HookPoint, int>;
 
-// RMS of every hooked value, and of the gradient that comes back to it.
+// The deviation of each row of scores, over all its keys and without bias.
+std::vector<double> row_deviations(const Array& scores) {
+  const std::vector<double> values = scores.to_vector();
+  const auto keys = static_cast<std::size_t>(scores.shape().last());
+  const auto n = static_cast<double>(keys);
+  std::vector<double> deviations;
+  if (keys < 2) return deviations;
+  for (std::size_t begin = 0; begin < values.size(); begin += keys) {
+    double mean = 0, square = 0;
+    for (std::size_t j = begin; j < begin + keys; ++j) mean += values[j] / n;
+    for (std::size_t j = begin; j < begin + keys; ++j)
+      square += (values[j] - mean) * (values[j] - mean);
+    deviations.push_back(std::sqrt(square / (n - 1)));
+  }
+  return deviations;
+}
+
+// RMS of every hooked value, and of the gradient that comes back to it; the deviations of scores.
 class Probe final : public Hooks, public GradientObserver {
  public:
+  bool wants_inside_of_attention(int) const override { return true; }
   Var at(HookPoint point, int layer, const Var& x) override {
+    if (point == HookPoint::scores) deviations_[layer] = row_deviations(x.value());
     values_[{point, layer}] = root_mean_square(x.value());
     places_[x.slot()].push_back({point, layer});  // the end of a block is the beginning of the next
     return x;
@@ -37,6 +56,8 @@ class Probe final : public Hooks, public GradientObserver {
   [[nodiscard]] double value(HookPoint point, int layer) const {
     return find(values_, point, layer);
   }
+  // Of the rows of a layer's scores, [batch, heads, query].
+  [[nodiscard]] const std::vector<double>& deviations(int layer) { return deviations_[layer]; }
   [[nodiscard]] double gradient(HookPoint point, int layer) const {
     return find(gradients_, point, layer);
   }
@@ -49,6 +70,35 @@ class Probe final : public Hooks, public GradientObserver {
   std::map<std::int32_t, std::vector<Place>> places_;  // by slot
   std::map<Place, double> values_;
   std::map<Place, double> gradients_;
+  std::map<int, std::vector<double>> deviations_;
+};
+
+// Entropies of normal scores, from a table that is filled where it is looked at.
+class NormalEntropies final {
+ public:
+  // Linear between the entries: at most 1e-4 nats off.
+  double nats(double score_std, std::int64_t keys) {
+    const double place = score_std / kSpacing;
+    const auto below = static_cast<std::int64_t>(place);
+    const double share = place - static_cast<double>(below);
+    return (1 - share) * entry(below, keys) + share * entry(below + 1, keys);
+  }
+  static constexpr double kMost = 45;  // of the deviation
+
+ private:
+  static constexpr double kSpacing = 0.05;
+  double entry(std::int64_t index, std::int64_t keys) {
+    const auto [known, is_new] = entries_.emplace(std::pair(index, keys), 0.0);
+    if (!is_new) return known->second;
+    auto entropy = entropies_.find(index);
+    if (entropy == entropies_.end()) {
+      const GaussianEntropy made(static_cast<double>(index) * kSpacing);
+      entropy = entropies_.emplace(index, made).first;
+    }
+    return known->second = entropy->second.nats(keys);
+  }
+  std::map<std::int64_t, GaussianEntropy> entropies_;
+  std::map<std::pair<std::int64_t, std::int64_t>, double> entries_;
 };
 
 // Keys that each query row keeps; empty where that is not the same in all examples and heads.
@@ -78,18 +128,18 @@ double share_within_rows(const std::vector<std::int64_t>& keys) {
   return rows > 0 ? share / rows : kNone;
 }
 
-double predicted_sum(double score_std, const std::vector<std::int64_t>& keys) {
-  if (!(score_std <= 50)) return kNone;
-  const GaussianEntropy entropy(score_std);
-  std::map<std::int64_t, double> known;
-  double sum = 0;
-  for (const std::int64_t n : keys) {
+// Sum of H over sum of ln n, over all rows with two keys or more.
+double predicted_norm(NormalEntropies& entropies, const std::vector<double>& deviations,
+                      const std::vector<std::int64_t>& keys) {
+  double sum = 0, logs = 0;
+  for (std::size_t row = 0; row < deviations.size(); ++row) {
+    const std::int64_t n = keys[row % keys.size()];
     if (n < 2) continue;
-    const auto [place, is_new] = known.emplace(n, 0);
-    if (is_new) place->second = entropy.nats(n);
-    sum += place->second;
+    if (!(deviations[row] <= NormalEntropies::kMost)) return kNone;
+    sum += entropies.nats(deviations[row], n);
+    logs += std::log(static_cast<double>(n));
   }
-  return sum;
+  return logs > 0 ? sum / logs : kNone;
 }
 
 void add_attention(LayerAtInit& layer, std::span<const HeadStatistics> heads,
@@ -99,17 +149,8 @@ void add_attention(LayerAtInit& layer, std::span<const HeadStatistics> heads,
   layer.entropy_norm = layer.predicted_norm = layer.small_scores_norm = layer.score_std = kNone;
   if (all.rows_valid == 0) return;
   layer.entropy_norm = all.entropy_norm();
-  const double share = keys.empty() ? 1 : share_within_rows(keys);
-  layer.score_std = all.score_std() / std::sqrt(share);
+  layer.score_std = all.score_std() / std::sqrt(keys.empty() ? 1 : share_within_rows(keys));
   if (!is_plain_softmax(config) || keys.empty()) return;
-
-  double log_keys = 0, predicted = 0;
-  for (const std::int64_t n : keys) {
-    if (n >= 2) log_keys += std::log(static_cast<double>(n));
-  }
-  for (const HeadStatistics& head : heads)
-    predicted += predicted_sum(head.score_std() / std::sqrt(share), keys);
-  layer.predicted_norm = predicted / (log_keys * static_cast<double>(heads.size()));
   const auto longest = static_cast<double>(*std::ranges::max_element(keys));
   layer.small_scores_norm = 1 - layer.score_std * layer.score_std / (2 * std::log(longest));
 }
@@ -128,6 +169,7 @@ ModelAtInit study_init(const Transformer& model, const Batch& batch) {
   result.embedding_rms = probe.value(HookPoint::embedding, -1);
   result.embedding_gradient_rms = probe.gradient(HookPoint::embedding, -1);
   const std::vector<std::int64_t> keys = kept_keys(model.config(), batch.time);
+  NormalEntropies entropies;
   for (int i = 0; i < static_cast<int>(model.config().n_layer); ++i) {
     LayerAtInit layer;
     layer.stream_rms = probe.value(HookPoint::residual_post, i);
@@ -137,6 +179,8 @@ ModelAtInit study_init(const Transformer& model, const Batch& batch) {
     std::span<const HeadStatistics> heads;
     if (statistics.heads() > 0) heads = statistics.layer(i);
     add_attention(layer, heads, model.config(), keys);
+    if (is_plain_softmax(model.config()) && !keys.empty())
+      layer.predicted_norm = predicted_norm(entropies, probe.deviations(i), keys);
     result.layers.push_back(layer);
   }
   return result;

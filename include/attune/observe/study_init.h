@@ -18,9 +18,10 @@ struct LayerAtInit {
   // within each row; over all heads. The logs' score_std divides by n, not n - 1.
   double score_std = 0;
   double entropy_norm = 0;  // over all heads, as in the logs: sum of H / sum of ln n
-  // What entropy_norm would be if the scores of a row were independent and normal with each head's
-  // own score_std, for each row's own number of keys (gaussian_entropy.h); NaN where heads or
-  // examples keep different keys, and where weights are no plain softmax of scores.
+  // What entropy_norm would be if the scores of each row were independent and normal, for its own
+  // number of kept keys (gaussian_entropy.h) and its own deviation, which is taken over all its
+  // keys, kept or not. NaN where heads or examples keep different keys, and where weights are no
+  // plain softmax of scores.
   double predicted_norm = 0;
   // Its limit for small scores and rows of n keys each: 1 - score_std^2 / (2 ln n), n the longest.
   double small_scores_norm = 0;
