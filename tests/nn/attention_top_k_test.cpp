@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "attune/core/attention_statistics.h"
 #include "attune/nn/multi_head_attention.h"
 #include "nn/attention_test.h"
 
@@ -99,6 +100,41 @@ TEST(TopKAttention, ChoosesAmongWhatTheMaskKeepsForEachHead) {
     append(expected, mapped(layer.bench, "a.output", heads));
   }
   expect_near(layer.attention(x, {}, pass).value(), expected, 1e-13);
+}
+
+class LooksInside final : public Hooks {
+ public:
+  Var at(HookPoint, int, const Var& x) override { return x; }
+  bool wants_inside_of_attention(int) const override { return true; }
+};
+
+// Pairs that were chosen first, and all scores with those that were not at -inf: values, statistics
+// and gradients.
+TEST(TopKAttention, ThePairsAloneAreTheSameAsAllScores) {
+  Layer layer(small(3));
+  LooksInside hooks;
+  const Array x = random_array({2, 300, 5}, 1);
+  const auto run = [&](Hooks* looking, AttentionStatistics& statistics) {
+    Tape tape;
+    Pass pass;
+    pass.tape = &tape;
+    pass.statistics = &statistics;
+    pass.hooks = looking;
+    const Var leaf = tape.leaf(x), y = layer.attention(leaf, {}, pass);
+    const Gradients gradients = tape.backward(y, random_array(y.shape(), 2));
+    std::vector<Array> found = {y.value(), gradients[leaf]};
+    for (const Parameter& parameter : layer.bench.store) found.push_back(gradients[parameter]);
+    return found;
+  };
+  AttentionStatistics of_pairs(1, 4), of_all(1, 4);
+  const std::vector<Array> pairs = run(nullptr, of_pairs), all = run(&hooks, of_all);
+  ASSERT_EQ(pairs.size(), 2 + 8);
+  for (std::size_t i = 0; i < all.size(); ++i) expect_near(pairs[i], all[i], 1e-11);
+  for (int h = 0; h < 4; ++h) {
+    EXPECT_EQ(of_pairs.at(0, h).score_count, of_all.at(0, h).score_count);
+    EXPECT_EQ(of_pairs.at(0, h).rows_single, of_all.at(0, h).rows_single);
+    EXPECT_NEAR(of_pairs.at(0, h).entropy_nats(), of_all.at(0, h).entropy_nats(), 1e-12);
+  }
 }
 
 TEST(TopKAttention, RefusesNoKeys) {

@@ -2,42 +2,51 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 
 namespace attune {
+namespace {
 
-// The count-th largest is found among copies of the values; what is above it is taken, and of its
-// equals as many as there is room for.
+template <class T>
+struct Ranked {
+  T rank;
+  std::int32_t index;
+};
+
+// Of equals the first is better.
+template <class T>
+bool is_better(const Ranked<T>& a, const Ranked<T>& b) {
+  return a.rank > b.rank || (a.rank == b.rank && a.index < b.index);
+}
+
+}  // namespace
+
+// A heap of the best so far, the worst of them in front: most of a long row is passed by with one
+// comparison.
 std::vector<std::int32_t> top_indices(const Array& scores, std::int64_t row, std::int64_t count,
                                       std::span<const std::uint8_t> keep) {
   std::vector<std::int32_t> chosen;
   const std::int64_t width = scores.shape().last();
   dispatch(scores.dtype(), [&]<class T>() {
     const T* score = scores.data<T>().data() + row * width;
-    const auto is_kept = [&](std::int64_t j) {
-      return keep.empty() || keep[static_cast<std::size_t>(j)] != 0;
-    };
-    const auto rank = [&](std::int64_t j) {
-      return std::isnan(score[j]) ? std::numeric_limits<T>::infinity() : score[j];
-    };
-    std::vector<T> ranks;
-    ranks.reserve(static_cast<std::size_t>(width));
-    for (std::int64_t j = 0; j < width; ++j)
-      if (is_kept(j)) ranks.push_back(rank(j));
-    T least = -std::numeric_limits<T>::infinity();
-    auto room = std::min<std::int64_t>(count, static_cast<std::int64_t>(ranks.size()));
-    if (room == 0) return;
-    if (room < static_cast<std::int64_t>(ranks.size())) {
-      std::nth_element(ranks.begin(), ranks.begin() + (room - 1), ranks.end(), std::greater<T>());
-      least = ranks[static_cast<std::size_t>(room - 1)];
-    }
-    room -= std::count_if(ranks.begin(), ranks.begin() + room, [&](T x) { return x > least; });
+    const auto room = static_cast<std::size_t>(std::min(count, width));
+    std::vector<Ranked<T>> best;
+    best.reserve(room);
     for (std::int64_t j = 0; j < width; ++j) {
-      if (!is_kept(j) || rank(j) < least || (rank(j) == least && room-- <= 0)) continue;
-      chosen.push_back(static_cast<std::int32_t>(j));
+      if (!keep.empty() && keep[static_cast<std::size_t>(j)] == 0) continue;
+      const T rank = std::isnan(score[j]) ? std::numeric_limits<T>::infinity() : score[j];
+      const bool is_full = best.size() == room;
+      if (is_full && (room == 0 || !(rank > best.front().rank))) continue;
+      if (is_full) {
+        std::pop_heap(best.begin(), best.end(), is_better<T>);
+        best.pop_back();
+      }
+      best.push_back({rank, static_cast<std::int32_t>(j)});
+      std::push_heap(best.begin(), best.end(), is_better<T>);
     }
+    for (const Ranked<T>& one : best) chosen.push_back(one.index);
   });
+  std::sort(chosen.begin(), chosen.end());
   return chosen;
 }
 

@@ -12,7 +12,9 @@ namespace attune {
 // config.top_k largest of the scores that its mask keeps, of equals the first, and its softmax is
 // over those alone. Where a row has fewer keys it is dot-product attention. The choice has no
 // gradient; the scores that were chosen have theirs. Entropies are over the chosen keys. All scores
-// are computed; attention over a large memory that is searched for is ExternalMemory.
+// are computed, but only those that were chosen are kept and have a way back, unless the encoding
+// adds to scores or a hook looks at them; attention over a large memory that is searched for is
+// ExternalMemory.
 // Parameters: query, key, value and output as in MultiHeadAttention.
 class TopKAttention final : public SelfAttention {
  public:
@@ -29,6 +31,8 @@ class TopKAttention final : public SelfAttention {
   }
 
  private:
+  [[nodiscard]] Var output(const Var& mixed, const Pass& pass) const;
+
   AttentionConfig config_;
   std::string path_;
   const PositionalEncoding& encoding_;
