@@ -6,8 +6,8 @@ set -eu
 seeds=${1:-5}
 attune=${2:-build/attune}
 directory=${3:-$(mktemp -d)}
-common="--ffn none --init gpt2 --init-std 0.05 --tie-head=false --lr 1e-3 --lr-schedule constant --weight-decay 0.01 --beta2 0.98
-  --batch-size 32 --max-iters 1000 --eval-interval 50 --eval-iters 10 --log-heads --keep-best=false"
+common="--ffn none --init gpt2 --init-std 0.05 --tie-head=false --lr 2e-3 --lr-schedule constant --weight-decay 0.01 --beta2 0.98
+  --batch-size 32 --max-iters 1000 --eval-interval 100 --eval-iters 10 --log-heads --keep-best=false"
 
 echo "                     accuracy  previous  induction heads         one    all  control"
 for variant in "2 rope" "1 rope" "2 learned"; do

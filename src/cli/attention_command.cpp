@@ -98,9 +98,10 @@ Table patch_table(const Arguments& arguments, const SavedRun& run, const Input& 
                                   corrupted.size(), input.tokens.size(),
                                   run.vocabulary().decode(input.tokens)));
   const Transformer& model = run.model();
-  const PatchRequest request{input.tokens, corrupted, metric_of(arguments, model, input, corrupted),
-                             point_option(arguments)};
+  const HookPoint point = point_option(arguments);
   const std::string by = choice_option(arguments, "patch-by", {"layer", "head", "position"});
+  const PatchRequest request{input.tokens, corrupted, metric_of(arguments, model, input, corrupted),
+                             point};
   if (by == "head") return patch_by_head(model, request);
   return by == "layer" ? patch_by_layer(model, request)
                        : patch_by_position(model, request, input.labels);
