@@ -251,7 +251,7 @@ TEST_F(Report, MapsAreInTenThousandthsAndTellAMaskedKey) {
 }
 
 TEST(Verdict, SaysWhetherAndWhenItLearned) {
-  const Verdict learned = verdict_of(run_with_losses({4, 1.3, 1.01, 1}));
+  const Verdict learned = verdict_of(run_with_losses({4, 1.25, 1.01, 1}));
   EXPECT_EQ(learned.learning,
             "It learned: validation loss 4.000 to 1.000 nats (\u221275 %) in 300 steps.");
   EXPECT_EQ(learned.remarks, std::vector<std::string>{"Nine tenths of the fall came by step 100."});

@@ -54,6 +54,12 @@
     value === null || value === undefined ? "–" : Math.abs(value) >= 1e4 || (value !== 0 && Math.abs(value) < 1e-3) ? value.toExponential(2)
       : String(Number(value.toPrecision(4)));
 
+  // The largest of a chart's positive numbers by the smallest.
+  const spread_of = (chart) => {
+    const known = chart.series.flatMap((one) => one.y).filter((value) => value > 0);
+    return known.reduce((a, b) => Math.max(a, b), 0) / known.reduce((a, b) => Math.min(a, b), Infinity);
+  };
+
   // Curves -------------------------------------------------------------------------------------------------------
   const lines_spec = (chart, log) => {
     const spec = copy("lines");
@@ -70,11 +76,7 @@
     const axis = spec.axes[0];
     axis.title = chart.y;
     if (chart.percent) axis.format = "~%";
-    if (log) {
-      const known = chart.series.flatMap((one) => one.y).filter((value) => value > 0);
-      const few = known.reduce((a, b) => Math.max(a, b), 0) < 100 * known.reduce((a, b) => Math.min(a, b), Infinity);
-      Object.assign(axis, { gridOpacity: 0.6, tickCount: few ? 10 : 4 });
-    }
+    if (log) Object.assign(axis, { gridOpacity: 0.6, tickCount: spread_of(chart) < 100 ? 10 : 4 });
     return spec;
   };
 
@@ -116,7 +118,7 @@
   };
 
   const lines = (figure, chart) => {
-    const state = { off: new Set(), log: Boolean(chart.log) };
+    const state = { off: new Set(), log: Boolean(chart.log) && spread_of(chart) > 10 };
     add_legend(figure, chart, state);
     const container = made("div", undefined, { class: "chart" });
     figure.append(container);

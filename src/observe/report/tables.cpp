@@ -232,7 +232,7 @@ std::string files(std::span<const ReportRun> runs) {
         state = fmt::format("{} of {} lines skipped: torn, damaged or out of order",
                             format_count(file.skipped), format_count(file.lines));
       } else if (file.lines > 0) {
-        state = fmt::format("{} lines", format_count(file.lines));
+        state = fmt::format("{} line{}", format_count(file.lines), file.lines == 1 ? "" : "s");
       }
       rows += fmt::format("<tr>{}<td><code>{}</code></td><td>{}</td><td{}>{}</td></tr>\n",
                           runs.size() > 1 ? fmt::format("<td>{}</td>", run_cell(runs, i)) : "",
