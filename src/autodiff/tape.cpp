@@ -129,6 +129,7 @@ void Tape::State::run_backward(Tape& tape, std::size_t index) {
   InputGradients dx(tape, index);
   record.invoke(record.closure, dy, dx);
   require_complete(record);
+  if (gradient_observer) gradient_observer->on_input_gradients(tape, tape.record_at(index));
   std::fill(dy.begin(), dy.end(), Array());
 }
 
@@ -185,6 +186,15 @@ const Shape& Tape::shape_of(std::int32_t slot) const {
 std::size_t Tape::maker_of(std::int32_t slot) const {
   const std::size_t maker = state_->slots.at(static_cast<std::size_t>(slot)).maker;
   return maker == kLeaf ? size() : maker;
+}
+
+const Parameter* Tape::parameter_of(std::int32_t slot) const {
+  return state_->slots.at(static_cast<std::size_t>(slot)).parameter;
+}
+
+const Array& Tape::gradient_at(std::int32_t slot) const {
+  if (state_->gradients.empty()) throw UsageError("gradient_at: no backward pass runs");
+  return state_->gradients.at(static_cast<std::size_t>(slot));
 }
 
 std::string Tape::describe(std::int32_t slot) const {

@@ -76,6 +76,10 @@ class GradientObserver {
   // a null array is an output that the loss does not depend on.
   virtual void on_output_gradients(const Tape& tape, const RecordView& record,
                                    std::span<const Array> dy) = 0;
+  // Called when that backward has run: tape.gradient_at() has what its inputs have by now.
+  virtual void on_input_gradients(const Tape& tape, const RecordView& record) {
+    static_cast<void>(tape), static_cast<void>(record);
+  }
 };
 
 // Sees every value as the forward pass records it.
@@ -136,6 +140,11 @@ class Tape final {
   [[nodiscard]] const Shape& shape_of(std::int32_t slot) const;
   // The record that made a slot; size() for a leaf.
   [[nodiscard]] std::size_t maker_of(std::int32_t slot) const;
+  // The parameter whose leaf a slot is; null: it is none.
+  [[nodiscard]] const Parameter* parameter_of(std::int32_t slot) const;
+  // What has come to a slot's gradient so far; for a GradientObserver, while backward() runs. Null:
+  // nothing yet, or an output whose backward has run.
+  [[nodiscard]] const Array& gradient_at(std::int32_t slot) const;
   // "parameter block.0.attention.query.weight", "leaf", or the op's name.
   [[nodiscard]] std::string describe(std::int32_t slot) const;
 
