@@ -1,5 +1,7 @@
 #include "attune/autodiff/op_profile.h"
 
+#include "kernels/elementwise.h"
+
 namespace attune {
 
 OpCost& OpCost::operator+=(const OpCost& other) {
@@ -7,10 +9,14 @@ OpCost& OpCost::operator+=(const OpCost& other) {
   forward_seconds += other.forward_seconds;
   backward_seconds += other.backward_seconds;
   output_bytes += other.output_bytes;
+  output_elements += other.output_elements;
+  output_squares += other.output_squares;
+  gradient_squares += other.gradient_squares;
   return *this;
 }
 
-OpProfile::OpProfile(ProfileClock clock) : clock_(std::move(clock)), last_event_(clock_()) {}
+OpProfile::OpProfile(ProfileClock clock, bool measures_values)
+    : clock_(std::move(clock)), measures_values_(measures_values), last_event_(clock_()) {}
 
 void OpProfile::begin() { last_event_ = clock_(); }
 
@@ -26,14 +32,23 @@ void OpProfile::on_record(const Tape& /*tape*/, const RecordView& record,
   OpCost& cost = cost_of(record);
   ++cost.calls;
   cost.forward_seconds += seconds;
-  for (const Array& output : outputs) cost.output_bytes += output.bytes();
+  for (const Array& output : outputs) {
+    cost.output_bytes += output.bytes();
+    if (!measures_values_) continue;
+    cost.output_elements += output.size();
+    cost.output_squares += kernels::sum_of_squares(output);
+  }
   last_event_ = clock_();
 }
 
 void OpProfile::on_output_gradients(const Tape& /*tape*/, const RecordView& record,
-                                    std::span<const Array> /*dy*/) {
+                                    std::span<const Array> dy) {
   end_backward();
   in_backward_ = &cost_of(record);
+  for (const Array& gradient : dy) {
+    if (measures_values_ && !gradient.is_null())
+      in_backward_->gradient_squares += kernels::sum_of_squares(gradient);
+  }
   last_event_ = clock_();
 }
 

@@ -1,12 +1,11 @@
 #include "attune/observe/profile_table.h"
 
-#include <algorithm>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "attune/core/text.h"
+#include "attune/observe/text_table.h"
 
 namespace attune {
 namespace {
@@ -33,6 +32,26 @@ std::string name_of(const RunProfile::Row& row) {
   return row.is_phase ? "(" + row.name + ")" : row.name;
 }
 
+std::string milliseconds(double seconds) { return fmt::format("{:.1f}", seconds * 1e3); }
+
+// A row's cells; those of `values` where sizes of outputs and gradients were measured.
+std::vector<std::string> cells(const RunProfile::Row& row, double all_seconds, bool values) {
+  const double share = all_seconds > 0 ? row.seconds / all_seconds : 0;
+  const bool op = !row.is_phase;
+  std::vector<std::string> cells = {name_of(row),
+                                    op ? format_count(row.cost.calls) : "",
+                                    op ? milliseconds(row.cost.forward_seconds) : "",
+                                    op ? milliseconds(row.cost.backward_seconds) : "",
+                                    milliseconds(row.seconds),
+                                    op ? bytes_text(row.cost.output_bytes) : "",
+                                    fmt::format("{:.1f} %", 100 * share)};
+  if (values) {
+    cells.push_back(op ? fmt::format("{:.3g}", row.output_rms) : "");
+    cells.push_back(op ? fmt::format("{:.3g}", row.gradient_norm) : "");
+  }
+  return cells;
+}
+
 }  // namespace
 
 std::string profile_table(const RunProfile& profile, ProfileTable by) {
@@ -40,33 +59,21 @@ std::string profile_table(const RunProfile& profile, ProfileTable by) {
   const bool by_op = by == ProfileTable::op;
   std::vector<RunProfile::Row> rows = by_op ? profile.by_op() : profile.by_module();
   std::erase_if(rows, [](const RunProfile::Row& row) { return row.is_phase && row.seconds == 0; });
-  RunProfile::Row total{"total", false, {}, 0};
-  std::size_t width = 0;
+  RunProfile::Row total{.name = "total", .cost = {}};
   for (const RunProfile::Row& row : rows) {
     total.cost += row.cost;
     total.seconds += row.seconds;
-    width = std::max(width, name_of(row).size());
   }
-  const auto line = [&](std::string_view name, std::string_view calls, std::string_view forward,
-                        std::string_view backward, std::string_view time, std::string_view bytes,
-                        std::string_view share) {
-    return fmt::format("{:<{}}  {:>11}  {:>12}  {:>12}  {:>12}  {:>10}  {:>7}\n", name, width,
-                       calls, forward, backward, time, bytes, share);
-  };
-  const auto milliseconds = [](double seconds) { return fmt::format("{:.1f}", seconds * 1e3); };
-  const auto line_of = [&](const RunProfile::Row& row) {
-    const double share = total.seconds > 0 ? row.seconds / total.seconds : 0;
-    const std::string time = milliseconds(row.seconds);
-    const std::string percent = fmt::format("{:.1f} %", 100 * share);
-    if (row.is_phase) return line(name_of(row), "", "", "", time, "", percent);
-    return line(row.name, format_count(row.cost.calls), milliseconds(row.cost.forward_seconds),
-                milliseconds(row.cost.backward_seconds), time, bytes_text(row.cost.output_bytes),
-                percent);
-  };
-  std::string table = heading(profile) + line(by_op ? "op" : "module", "calls", "forward ms",
-                                              "backward ms", "ms", "bytes", "share");
-  for (const RunProfile::Row& row : rows) table += line_of(row);
-  return table + line_of(total);
+  const bool values = profile.measures_values();
+  std::vector<std::string> columns = {
+      by_op ? "op" : "module", "calls", "forward ms", "backward ms", "ms", "bytes", "share"};
+  if (values) columns.insert(columns.end(), {"output rms", "grad norm"});
+  TextTable table(std::move(columns));
+  for (const RunProfile::Row& row : rows) table.add(cells(row, total.seconds, values));
+  std::vector<std::string> last = cells(total, total.seconds, false);
+  if (values) last.resize(last.size() + 2);  // sizes of different things have no sum
+  table.add(std::move(last));
+  return heading(profile) + table.text();
 }
 
 }  // namespace attune

@@ -1,6 +1,7 @@
 #include "attune/train/run_profile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -23,11 +24,12 @@ RunProfile::RunProfile(ProfileClock clock) : clock_(std::move(clock)), begin_(cl
 void RunProfile::begin(int threads, std::int64_t shards) {
   threads_ = threads;
   elapsed_seconds_ = 0;
+  steps_ = 0;
   in_shards_ = 0;
   phases_.fill(0);
   shards_.clear();
   for (std::int64_t s = 0; s < shards; ++s) {
-    shards_.push_back(std::make_unique<Shard>(Shard{OpProfile(clock_)}));
+    shards_.push_back(std::make_unique<Shard>(Shard{OpProfile(clock_, measures_values_)}));
   }
   begin_ = clock_();
 }
@@ -45,7 +47,12 @@ std::vector<RunProfile::Row> RunProfile::rows(const std::string& (*name_of)(cons
     for (const auto& [place, cost] : shard->ops.costs()) costs[name_of(place)] += cost;
   }
   std::vector<Row> rows;
-  for (const auto& [name, cost] : costs) rows.push_back({name, false, cost, cost.seconds()});
+  for (const auto& [name, cost] : costs) {
+    const auto elements = static_cast<double>(std::max<std::int64_t>(cost.output_elements, 1));
+    const auto steps = static_cast<double>(std::max<std::int64_t>(steps_, 1));
+    rows.push_back({name, false, cost, cost.seconds(), std::sqrt(cost.output_squares / elements),
+                    std::sqrt(cost.gradient_squares / steps)});
+  }
   add_phases(rows);
   std::ranges::stable_sort(rows, [](const Row& a, const Row& b) { return a.seconds > b.seconds; });
   return rows;
@@ -55,7 +62,7 @@ void RunProfile::add_phases(std::vector<Row>& rows) const {
   double other = threads_ * elapsed_seconds_;
   for (const Row& row : rows) other -= row.seconds;
   const auto add = [&](const char* name, double seconds) {
-    rows.push_back({name, true, {}, seconds});
+    rows.push_back({.name = name, .is_phase = true, .cost = {}, .seconds = seconds});
     other -= seconds;
   };
   double busy = 0;
@@ -69,7 +76,7 @@ void RunProfile::add_phases(std::vector<Row>& rows) const {
     add(kPhaseNames[p], threads_ * phases_[p] + alongside);
   }
   if (threads_ > 1) add("waiting", threads_ * in_shards_ - busy);
-  rows.push_back({"other", true, {}, other});
+  rows.push_back({.name = "other", .is_phase = true, .cost = {}, .seconds = other});
 }
 
 RunProfile::Timer::Timer(const RunProfile* profile, double* sum) : profile_(profile), sum_(sum) {

@@ -22,6 +22,10 @@ struct OpCost {
   double forward_seconds = 0;
   double backward_seconds = 0;
   std::int64_t output_bytes = 0;
+  // Where the profile measures values: of all elements of the outputs, and of dloss/doutput.
+  std::int64_t output_elements = 0;
+  double output_squares = 0;
+  double gradient_squares = 0;
 
   OpCost& operator+=(const OpCost& other);
   [[nodiscard]] double seconds() const { return forward_seconds + backward_seconds; }
@@ -48,7 +52,10 @@ using OpCosts = std::map<OpPlace, OpCost, OpPlaceLess>;
 // time.
 class OpProfile final : public ValueObserver, public GradientObserver {
  public:
-  explicit OpProfile(ProfileClock clock = std::chrono::steady_clock::now);
+  // measures_values: sums the squares of values and gradients as well, in a pass over each that no
+  // operation is charged with.
+  explicit OpProfile(ProfileClock clock = std::chrono::steady_clock::now,
+                     bool measures_values = false);
 
   // Starts the clock of a forward pass.
   void begin();
@@ -69,6 +76,7 @@ class OpProfile final : public ValueObserver, public GradientObserver {
   void end_backward();
 
   ProfileClock clock_;
+  bool measures_values_;
   std::chrono::steady_clock::time_point last_event_;
   OpCost* in_backward_ = nullptr;  // whose backward runs
   OpCosts costs_;

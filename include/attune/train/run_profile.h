@@ -23,11 +23,20 @@ class RunProfile final {
  public:
   explicit RunProfile(ProfileClock clock = std::chrono::steady_clock::now);
 
+  // From the next begin() on: sizes of outputs and gradients as well. A pass over each of them,
+  // whose time is "other".
+  void measure_values(bool measures) { measures_values_ = measures; }
+  [[nodiscard]] bool measures_values() const { return measures_values_; }
+
   struct Row {
     std::string name;
     bool is_phase = false;  // not an operation: only `seconds` counts
     OpCost cost;
     double seconds = 0;
+    // Where values are measured: the root mean square over all elements of its outputs; and the
+    // norm of dloss/doutputs, all outputs of a step together, as a root mean square over steps.
+    double output_rms = 0;
+    double gradient_norm = 0;
   };
   // One row an operation, or one a module ("model" where no module was named), and one a phase;
   // the longest first.
@@ -40,6 +49,7 @@ class RunProfile final {
   // Starts the clock of a run; what was measured before is forgotten.
   void begin(int threads, std::int64_t shards);
   void end();
+  void count_step() { ++steps_; }
 
   // What one shard did, kept by the thread that runs it.
   struct Shard {
@@ -73,7 +83,9 @@ class RunProfile final {
   static constexpr std::size_t kPhases = 5;
   ProfileClock clock_;
   std::chrono::steady_clock::time_point begin_;
+  bool measures_values_ = false;
   int threads_ = 1;
+  std::int64_t steps_ = 0;
   double elapsed_seconds_ = 0;
   double in_shards_ = 0;
   std::array<double, kPhases> phases_{};  // of the calling thread
