@@ -9,6 +9,7 @@
 
 #include "attune/core/error.h"
 #include "attune/core/file.h"
+#include "kernels/elementwise.h"
 
 namespace attune {
 
@@ -29,6 +30,9 @@ bool CheckpointKeeper::is_kept_for_good(std::int64_t step) const {
 // step again and does it again. It also frees the room that the new file takes.
 void CheckpointKeeper::save(const CheckpointState& state, const ParameterStore& parameters,
                             const Optimizer& optimizer) {
+  // Who looks for the first number that is not finite wants the last checkpoint before it.
+  const auto is_finite = [](const Parameter& p) { return kernels::all_finite(p.value()); };
+  if (config_.detect_anomaly && !std::ranges::all_of(parameters, is_finite)) return;
   if (config_.keep_last > 1) {
     keep_newest(state.step);
     drop_superfluous(state.step);

@@ -22,7 +22,8 @@ class CheckpointKeeper final {
 
   // Whether there is none of this step yet and one is wanted.
   [[nodiscard]] bool is_due(std::int64_t step, bool last) const;
-  // Throws IoError; the newest checkpoint is then still the one before.
+  // Throws IoError; the newest checkpoint is then still the one before. So it is with
+  // --detect-anomaly where a parameter is not finite: nothing is written.
   void save(const CheckpointState& state, const ParameterStore& parameters,
             const Optimizer& optimizer);
   void save_best(const CheckpointState& state, const ParameterStore& parameters,

@@ -76,6 +76,12 @@ void check_cadence(const RunConfig& config) {
   require_not_negative("--time-budget", config.time_budget_seconds);
 }
 
+void check_instruments(const RunConfig& config) {
+  if (config.dot_ops && config.dot.empty()) throw ConfigError("--dot-ops: needs --dot FILE");
+  if (config.profile_values && config.profile == ProfileTable::off)
+    throw ConfigError("--profile-values: needs --profile");
+}
+
 ScheduleConfig resolved_schedule(ScheduleConfig schedule, std::int64_t max_iters) {
   if (schedule.decay_iters == kFollowsMaxIters) schedule.decay_iters = max_iters;
   const bool follows = schedule.min_lr == kFollows;
@@ -136,6 +142,7 @@ RunConfig RunConfig::resolved() const {
   check_task(task);
   check_amounts(*this);
   check_cadence(*this);
+  check_instruments(*this);
   RunConfig config = *this;
   config.model = model.resolved();
   if (task.name == "text") {

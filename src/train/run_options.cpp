@@ -335,6 +335,32 @@ void add_run_options(std::vector<Option>& options) {
                  "When the run ends, print where its time went: each operation (op), or each "
                  "module of the model, and all that is none. The result does not depend on it."},
                 {"off", "op", "module"}, [](auto& config) -> auto& { return config.profile; }))));
+  options.push_back(not_stored(boolean(
+      {"profile-values",
+       {},
+       kRun,
+       "With --profile: also how large the outputs of each are (root mean square) and the norm of "
+       "the gradient that reaches them. Costs a pass over every value."},
+      [](auto& config) -> auto& { return config.profile_values; })));
+  options.push_back(not_stored(boolean(
+      {"detect-anomaly",
+       {"check-nan"},
+       kRun,
+       "Stop at the first value or gradient that is not finite, name op, module and what it came "
+       "from, and keep the step in anomaly.safetensors for 'attune replay'; also with "
+       "--skip-nonfinite. Costs a pass over every value."},
+      [](auto& config) -> auto& { return config.detect_anomaly; })));
+  options.push_back(not_stored(text(
+      {"dot",
+       {},
+       kRun,
+       "Write the graph of the first training step to this file, module by module, for Graphviz: "
+       "dot -Tsvg FILE.",
+       "FILE"},
+      [](auto& config) -> auto& { return config.dot; })));
+  options.push_back(not_stored(boolean(
+      {"dot-ops", {}, kRun, "With --dot: every operation and every parameter, not only modules."},
+      [](auto& config) -> auto& { return config.dot_ops; })));
   options.push_back(only({"device", {}, kRun, "Only cpu; accepted so that nanoGPT's commands run."},
                          Option::Kind::text, "cpu", "only cpu is supported"));
   options.push_back(

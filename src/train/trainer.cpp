@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "attune/core/error.h"
+#include "attune/train/step_observer.h"
 #include "kernels/gemm.h"
 #include "train/batch_ahead.h"
 #include "train/checkpoint_keeper.h"
@@ -225,13 +226,14 @@ class Trainer::Loop final {
     options.statistics = record.attention_logged || is_line_due(record);
     options.activations = config_.log_activations && is_line_due(record);
     options.profile = trainer_.profile_;
+    options.observers = trainer_.step_observers_;
     options.meanwhile = [this](std::int64_t micro_batch, std::int64_t shard) {
       batches_.draw(micro_batch, shard, trainer_.training_step_.shards());
     };
     StepResult result = trainer_.training_step_.run(batches, options);
     if (record.step == first_step_) name_unreached(result);
 
-    record.update = apply(record, result);
+    record.update = apply(record, result, verdict(record.step, batches, result));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     record.update->step_ms = took.count() * 1e3;
     std::int64_t tokens = 0;
@@ -255,10 +257,22 @@ class Trainer::Loop final {
     return batches;
   }
 
+  // Why an observer of the step ends the run; empty: none does.
+  [[nodiscard]] std::string verdict(std::int64_t step, std::span<const Batch> batches,
+                                    const StepResult& result) const {
+    for (StepObserver* observer : trainer_.step_observers_) {
+      if (result.scored == 0) break;
+      std::string why = observer->verdict({step, batches, trainer_.model_, result});
+      if (!why.empty()) return why;
+    }
+    return "";
+  }
+
   // Makes the update, or tells why not.
-  UpdateRecord apply(const StepRecord& record, const StepResult& result) {
-    Update update =
-        updater_(record.step, result, config_.log_grads && is_line_due(record), trainer_.profile_);
+  UpdateRecord apply(const StepRecord& record, const StepResult& result,
+                     const std::string& verdict) {
+    Update update = updater_(record.step, result, verdict, config_.log_grads && is_line_due(record),
+                             trainer_.profile_);
     if (result.scored > 0) train_loss_ = result.loss_nats;
     if (update.diverged) {
       failure_ = update.reason;

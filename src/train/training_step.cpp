@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attune/autodiff/observer_list.h"
 #include "attune/core/error.h"
+#include "attune/train/step_observer.h"
 #include "kernels/elementwise.h"
 #include "train/activation_tap.h"
 
@@ -11,6 +13,7 @@ namespace attune {
 
 struct TrainingStep::Shard {
   Tape tape;
+  ObserverList observers;  // of the tape
   double loss_sum = 0;
   std::int64_t correct = 0;
   std::vector<Array> gradients;  // by parameter index, of the last micro-batch
@@ -32,6 +35,9 @@ StepResult TrainingStep::run(std::span<const Batch> micro_batches, const Options
   for (const Batch& batch : micro_batches) result.scored += batch.scored();
   if (result.scored == 0) return result;
 
+  if (options.profile) options.profile->count_step();
+  for (StepObserver* observer : options.observers)
+    observer->begin(static_cast<std::int64_t>(micro_batches.size()), shards());
   const auto parameters = static_cast<std::size_t>(model_.parameters().count());
   for (const auto& shard : shards_) shard->reached.assign(parameters, 0);
   std::int64_t first_example = 0;
@@ -64,7 +70,7 @@ void TrainingStep::run_shards(const Batch& batch, std::int64_t micro_batch,
     const RunProfile::Timer busy(profile, costs ? &costs->busy_seconds : nullptr);
     const std::int64_t begin = s * batch.examples / shards();
     const std::int64_t end = (s + 1) * batch.examples / shards();
-    run_shard(*shards_[index], batch.slice(begin, end), first_example + begin, scored, options,
+    run_shard({micro_batch, s}, batch.slice(begin, end), first_example + begin, scored, options,
               costs ? &costs->ops : nullptr);
     if (!options.meanwhile) return;
     const RunProfile::Timer drawing(profile, costs ? &costs->drawing_seconds : nullptr);
@@ -72,8 +78,9 @@ void TrainingStep::run_shards(const Batch& batch, std::int64_t micro_batch,
   });
 }
 
-void TrainingStep::run_shard(Shard& shard, const Batch& part, std::int64_t first_example,
+void TrainingStep::run_shard(const StepPlace& place, const Batch& part, std::int64_t first_example,
                              std::int64_t scored, const Options& options, OpProfile* profile) {
+  Shard& shard = *shards_[static_cast<std::size_t>(place.shard)];
   shard.loss_sum = 0;
   shard.correct = 0;
   shard.attention.clear();
@@ -82,7 +89,11 @@ void TrainingStep::run_shard(Shard& shard, const Batch& part, std::int64_t first
   if (part.scored() == 0) return;
 
   shard.tape.clear();
-  shard.tape.set_value_observer(profile);
+  shard.observers.clear();
+  shard.observers.add(profile, profile);
+  for (StepObserver* observer : options.observers)
+    shard.observers.add(observer->values(place), observer->gradients(place));
+  shard.tape.set_value_observer(shard.observers.values());
   if (profile) profile->begin();
   if (options.statistics) shard.attention = model_.make_statistics();
   Pass pass;
@@ -100,7 +111,7 @@ void TrainingStep::run_shard(Shard& shard, const Batch& part, std::int64_t first
   shard.correct = loss.correct;
 
   const Array seed = Array::scalar(1 / static_cast<double>(scored), model_.dtype());
-  Gradients gradients = shard.tape.backward(loss.loss_sum, seed, profile);
+  Gradients gradients = shard.tape.backward(loss.loss_sum, seed, shard.observers.gradients());
   if (profile) profile->end();
   for (Gradients::Entry& entry : gradients.entries()) {
     const auto index = static_cast<std::size_t>(entry.parameter->index());

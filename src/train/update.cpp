@@ -20,8 +20,8 @@ UpdateRecord record_of(const StepResult& result) {
 
 }  // namespace
 
-Update Updater::operator()(std::int64_t step, const StepResult& result, bool each_parameter,
-                           RunProfile* profile) {
+Update Updater::operator()(std::int64_t step, const StepResult& result, const std::string& verdict,
+                           bool each_parameter, RunProfile* profile) {
   Update update;
   update.record = record_of(result);
   UpdateRecord& record = update.record;
@@ -31,8 +31,9 @@ Update Updater::operator()(std::int64_t step, const StepResult& result, bool eac
     update.reason = fmt::format("step {}: no scored position in the batch, no update", step);
     return update;
   }
-  if (!std::isfinite(result.loss_nats) || !std::isfinite(result.gradient_norm)) {
-    refuse(step, result, update);
+  const bool is_finite = std::isfinite(result.loss_nats) && std::isfinite(result.gradient_norm);
+  if (!verdict.empty() || !is_finite) {
+    refuse(step, result, verdict, update);
     return update;
   }
   double scale = 1;
@@ -49,8 +50,9 @@ Update Updater::operator()(std::int64_t step, const StepResult& result, bool eac
   return update;
 }
 
-// A loss or gradient that is not finite: weights and moments stay as they are.
-void Updater::refuse(std::int64_t step, const StepResult& result, Update& update) const {
+// A loss or gradient that is not finite, or a verdict: weights and moments stay as they are.
+void Updater::refuse(std::int64_t step, const StepResult& result, const std::string& verdict,
+                     Update& update) const {
   UpdateRecord& record = update.record;
   record.skipped = true;
   for (const Parameter& parameter : model_.parameters()) {
@@ -58,6 +60,11 @@ void Updater::refuse(std::int64_t step, const StepResult& result, Update& update
     if (!gradient.is_null() && !kernels::all_finite(gradient)) {
       record.nonfinite.push_back(parameter.name());
     }
+  }
+  if (!verdict.empty()) {
+    update.diverged = true;
+    update.reason = verdict;
+    return;
   }
   const std::string what = record.nonfinite.empty()
                                ? fmt::format("the loss is {}", result.loss_nats)

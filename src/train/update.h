@@ -25,12 +25,15 @@ class Updater final {
   Updater(const RunConfig& config, Transformer& model, Optimizer& optimizer, ThreadPool& pool)
       : config_(config), model_(model), optimizer_(optimizer), pool_(pool) {}
 
+  // `verdict`: why there is to be no update and the run must end; empty: there is none such.
   // `each_parameter`: also what it did to each (UpdateRecord::parameters).
-  [[nodiscard]] Update operator()(std::int64_t step, const StepResult& result, bool each_parameter,
+  [[nodiscard]] Update operator()(std::int64_t step, const StepResult& result,
+                                  const std::string& verdict, bool each_parameter,
                                   RunProfile* profile);
 
  private:
-  void refuse(std::int64_t step, const StepResult& result, Update& update) const;
+  void refuse(std::int64_t step, const StepResult& result, const std::string& verdict,
+              Update& update) const;
   [[nodiscard]] std::vector<ParameterRecord> records_of(const StepResult& result,
                                                         const UpdateStatistics& statistics) const;
 

@@ -60,6 +60,10 @@ struct RunConfig {
   std::string out_dir;                  // empty: runs/TASK-NUMBER
   bool resume = false;
   ProfileTable profile = ProfileTable::off;
+  bool profile_values = false;  // the profile's table tells sizes of outputs and gradients as well
+  bool detect_anomaly = false;  // stop at the first value or gradient that is not finite
+  std::string dot;              // file for the graph of the first step; empty: none
+  bool dot_ops = false;         // that graph op by op, instead of module by module
 
   // The documented defaults of a task. Throws ConfigError for an unknown task.
   [[nodiscard]] static RunConfig defaults_for(const std::string& task);

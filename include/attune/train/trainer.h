@@ -45,6 +45,8 @@ class Trainer final {
   // Where the time of the runs from here on goes to; null, the default: it is not measured, at no
   // cost. Must outlive the runs. Changes no bit of them.
   void set_profile(RunProfile* profile) { profile_ = profile; }
+  // Who sees every training step from inside (train/step_observer.h); must outlive the runs.
+  void add_step_observer(StepObserver* observer) { step_observers_.push_back(observer); }
 
   // Trains to the end, a target, a time budget or until `interrupted` says so, which is asked once
   // a step. Checkpoints go into the directory; null: none are written. `config_toml` is stored in
@@ -74,6 +76,7 @@ class Trainer final {
   TrainingStep training_step_;
   Progress progress_;
   RunProfile* profile_ = nullptr;
+  std::vector<StepObserver*> step_observers_;
 };
 
 }  // namespace attune

@@ -32,6 +32,9 @@ struct StepResult {
   ActivationStatistics activations;  // where asked for
 };
 
+class StepObserver;
+struct StepPlace;
+
 // Forward and backward of training batches, split into shards. Shard s of S owns examples
 // floor(sB/S) to floor((s+1)B/S) of each micro-batch and runs on thread s mod T with a tape of its
 // own; sums run over micro-batches, then shards, in that order. So the result depends on S, which
@@ -51,6 +54,8 @@ class TrainingStep final {
     bool checkpoint_activations = false;
     // Where the time goes to; null: it is not measured. Begun with this step's number of shards.
     RunProfile* profile = nullptr;
+    // Who sees what the tapes record (train/step_observer.h), at no cost where there is nobody.
+    std::span<StepObserver* const> observers{};
     // Called for each micro-batch and shard after the shard's own work, on its thread: what the
     // next step needs can be made ready meanwhile. Must not throw. Not called where nothing is
     // scored.
@@ -63,8 +68,8 @@ class TrainingStep final {
 
  private:
   struct Shard;
-  void run_shard(Shard& shard, const Batch& part, std::int64_t first_example, std::int64_t scored,
-                 const Options& options, OpProfile* profile);
+  void run_shard(const StepPlace& place, const Batch& part, std::int64_t first_example,
+                 std::int64_t scored, const Options& options, OpProfile* profile);
   void run_shards(const Batch& batch, std::int64_t micro_batch, std::int64_t first_example,
                   std::int64_t scored, const Options& options);
   void add_shards(StepResult& result, bool first, RunProfile* profile);
