@@ -29,12 +29,14 @@ void print_error(std::string_view line);
 
 int run_train(const Command& command, Words words);
 int run_eval(const Command& command, Words words);
-int run_diagnose(const Command& command, Words words);
 int run_sample(const Command& command, Words words);
 int run_attention(const Command& command, Words words);
-int run_gradcheck(const Command& command, Words words);
-int run_study(const Command& command, Words words);
 int run_report(const Command& command, Words words);
+int run_diagnose(const Command& command, Words words);
+int run_replay(const Command& command, Words words);
+int run_doctor(const Command& command, Words words);
+int run_study(const Command& command, Words words);
+int run_gradcheck(const Command& command, Words words);
 int run_list(const Command& command, Words words);
 
 }  // namespace attune::cli

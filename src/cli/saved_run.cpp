@@ -30,7 +30,10 @@ void fail_damaged(const std::filesystem::path& file, const ConfigError& error) {
 
 RunConfig config_of(const Checkpoint& checkpoint, const std::filesystem::path& file,
                     DataFile& data) {
-  const std::string& toml = checkpoint.state().config_toml;
+  return config_of(checkpoint.state().config_toml, file, data);
+}
+
+RunConfig config_of(const std::string& toml, const std::filesystem::path& file, DataFile& data) {
   try {
     RunConfig config = RunConfig::defaults_for(task_in_toml(toml, file.string()));
     apply_toml(config, toml, file.string(), &data);

@@ -18,6 +18,9 @@ namespace attune::cli {
 // it is wrong: nobody edits it there, so that is a damage of the file.
 [[nodiscard]] RunConfig config_of(const Checkpoint& checkpoint, const std::filesystem::path& file,
                                   DataFile& data);
+// The same of the configuration's text, as any file of a run may hold it.
+[[nodiscard]] RunConfig config_of(const std::string& toml, const std::filesystem::path& file,
+                                  DataFile& data);
 [[noreturn]] void fail_damaged(const std::filesystem::path& file, const ConfigError& error);
 
 // A trained model as a run directory (or a checkpoint file) holds it.

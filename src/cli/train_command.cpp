@@ -15,13 +15,14 @@
 #include "attune/observe/head_log.h"
 #include "attune/observe/inside_logs.h"
 #include "attune/observe/logs.h"
-#include "attune/observe/profile_table.h"
 #include "attune/observe/tensorboard.h"
 #include "attune/train/options.h"
 #include "attune/train/trainer.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/run_request.h"
 #include "cli/saved_run.h"
+#include "cli/train_instruments.h"
 #include "kernels/gemm.h"
 
 namespace attune::cli {
@@ -37,15 +38,7 @@ extern "C" void on_signal(int signal) {
 
 std::vector<CommandOption> train_options(const RunConfig& defaults) {
   std::vector<CommandOption> options = command_options(option_table(), defaults);
-  options.push_back(
-      {"config",
-       {},
-       "Configuration",
-       "a TOML file of options; repeatable, later ones win, the command line wins over all",
-       CommandOption::Takes::value,
-       "FILE",
-       "",
-       true});
+  options.push_back(config_option());
   options.push_back({"dump-config",
                      {},
                      "Configuration",
@@ -57,36 +50,8 @@ std::vector<CommandOption> train_options(const RunConfig& defaults) {
   return options;
 }
 
-// What the command line asks for, before defaults.
-struct Request {
-  Arguments arguments;
-  std::vector<std::pair<std::string, std::string>> config_files;  // path, contents
-  std::string task;  // empty: that of the run to resume
-};
-
-Request read_request(Words words) {
-  Request request;
-  request.arguments = parse_arguments(words, train_options(RunConfig::defaults_for("text")));
-  if (request.arguments.positionals.size() > 1) {
-    throw ConfigError(fmt::format("train: one task was expected, not also '{}'",
-                                  request.arguments.positionals[1]));
-  }
-  for (const auto& [name, value] : request.arguments.options) {
-    if (name != "config") continue;
-    request.config_files.emplace_back(value, read_file(value));
-    const std::string task = task_in_toml(request.config_files.back().second, value);
-    if (!task.empty()) request.task = task;
-  }
-  if (!request.arguments.positionals.empty()) request.task = request.arguments.positionals.front();
-  return request;
-}
-
-void apply(const Request& request, RunConfig& config) {
-  for (const auto& [path, toml] : request.config_files) apply_toml(config, toml, path);
-  if (!request.task.empty()) config.task.name = request.task;
-  for (const auto& [name, value] : request.arguments.options) {
-    if (const Option* option = find_option(name)) option->set(config, value);
-  }
+RunRequest read_request(Words words) {
+  return read_run_request("train", words, train_options(RunConfig::defaults_for("text")));
 }
 
 // A run to go on with.
@@ -140,7 +105,7 @@ DataFile identify(const std::string& path) {
 
 // The configuration of the run: defaults, files, command line; for a resumed one the saved
 // configuration in place of defaults.
-RunConfig resolve(const Request& request, const std::optional<Saved>& saved) {
+RunConfig resolve(const RunRequest& request, const std::optional<Saved>& saved) {
   RunConfig config;
   if (saved) {
     config = saved->wanted;
@@ -200,7 +165,7 @@ std::optional<std::string> note_on_mask(const RunConfig& config) {
 
 // Trains in the run's directory, which is made only now that the configuration, the data and the
 // model are known to be sound.
-int train(Trainer& trainer, const RunConfig& config, const std::string& toml,
+int train(Trainer& trainer, const RunConfig& config, const Task& task, const std::string& toml,
           std::optional<Saved> saved, Words words) {
   const RunDirectory directory =
       saved ? std::move(*saved->directory) : RunDirectory::create(config.out_dir, config.task.name);
@@ -237,12 +202,11 @@ int train(Trainer& trainer, const RunConfig& config, const std::string& toml,
         "the run was computed with BLAS kernel {}, this is {}: the continuation is not bitwise",
         saved->checkpoint->state().blas_kernel, kernels::blas_kernel()));
   }
-  RunProfile profile;
-  if (config.profile != ProfileTable::off) trainer.set_profile(&profile);
+  const TrainInstruments instruments(config, task, directory, toml, trainer);
   const RunSummary summary =
       trainer.run(&directory, toml, observers, [] { return interrupt_requested != 0; });
   // Like the console, without regard to a stream that was closed.
-  std::fputs(profile_table(profile, config.profile).c_str(), stdout);
+  std::fputs(instruments.report().c_str(), stdout);
   if (!summary.message.empty()) print_error(summary.message);
   return with_output_error(exit_code(summary), console.output_error());
 }
@@ -257,7 +221,7 @@ void print_help(const Command& command, const std::string& task) {
 }  // namespace
 
 int run_train(const Command& command, Words words) {
-  const Request request = read_request(words);
+  const RunRequest request = read_request(words);
   if (request.arguments.find("help")) {
     print_help(command, request.task.empty() ? "text" : request.task);
     return kDone;
@@ -295,7 +259,7 @@ int run_train(const Command& command, Words words) {
     print_error("interrupted before the run began");
     return kInterrupted;
   }
-  return train(trainer, config, toml, std::move(saved), words);
+  return train(trainer, config, *task, toml, std::move(saved), words);
 }
 
 }  // namespace attune::cli
