@@ -9,8 +9,7 @@
 #include "attune/autodiff/observer_list.h"
 #include "autodiff/sample_ops.h"
 
-namespace attune {
-namespace {
+namespace attune::anomaly_trace_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -200,5 +199,4 @@ TEST(ObserverList, IsNobodyWhereItIsEmptyAndEverybodyElsewhere) {
   EXPECT_EQ(list.values(), nullptr);
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::anomaly_trace_test

@@ -1,8 +1,7 @@
 #include "attune/train/safetensors.h"
 #include "cli/run_binary.h"
 
-namespace attune::cli_test {
-namespace {
+namespace attune::cli_test::instruments_test {
 
 // A rate that sends the weights of the first update beyond what float32 holds.
 Words diverging(const std::string& directory) {
@@ -83,5 +82,4 @@ TEST(Doctor, TakesTheOptionsOfTrainAndWritesNothing) {
   EXPECT_EQ(space.run({"doctor", "copy", "--doctor-time=0"}).code, 2);
 }
 
-}  // namespace
-}  // namespace attune::cli_test
+}  // namespace attune::cli_test::instruments_test

@@ -10,8 +10,7 @@
 #include "attune/train/options.h"
 #include "train/tiny_run.h"
 
-namespace attune {
-namespace {
+namespace attune::anomaly_test {
 
 void scale(Parameter& parameter, float factor) {
   for (float& element : parameter.writable_value().mutable_data<float>()) element *= factor;
@@ -225,5 +224,4 @@ TEST(AnomalyTracer, IsSilentOverEveryKindOfAttentionEncodingAndMask) {
   }
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::anomaly_test

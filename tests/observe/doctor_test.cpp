@@ -8,8 +8,7 @@
 #include "attune/ops/shaping.h"
 #include "train/tiny_run.h"
 
-namespace attune {
-namespace {
+namespace attune::doctor_test {
 
 // A healthy patient that a test may hurt.
 class DoctorTest : public testing::Test {
@@ -181,5 +180,4 @@ TEST_F(DoctorTest, CutsWhatThereIsNoTimeFor) {
   EXPECT_NE(report.rows[5].figure.find("3 of "), std::string::npos) << report.rows[5].figure;
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::doctor_test

@@ -7,8 +7,7 @@
 #include "attune/ops/unary.h"
 #include "train/tiny_run.h"
 
-namespace attune {
-namespace {
+namespace attune::graph_test {
 
 // A block with a map inside it and a sum around it, then a head that reads a parameter again.
 class GraphTest : public testing::Test {
@@ -89,5 +88,4 @@ TEST(GraphFile, IsWrittenOnceAtTheFirstStep) {
   EXPECT_FALSE(std::filesystem::exists(file));
 }
 
-}  // namespace
-}  // namespace attune
+}  // namespace attune::graph_test
