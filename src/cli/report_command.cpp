@@ -187,6 +187,9 @@ int run_report(const Command& command, Words words) {
     const Verdict verdict = verdict_of(run);
     fmt::print("{}: {} {}\n", printable(run.name), printable(verdict.learning),
                printable(verdict.heads));
+    if (!run.patterns_missing.empty()) {
+      fmt::print("{}: no attention maps: {}\n", printable(run.name), run.patterns_missing);
+    }
   }
   fmt::print("page: {} ({:.1f} MB)\n", request.out.string(),
              static_cast<double>(page.size()) / 1e6);

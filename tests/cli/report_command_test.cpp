@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "attune/observe/report.h"
 #include "cli/run_binary.h"
 
 namespace attune::cli_test::report_command_test {
@@ -13,6 +14,9 @@ class ReportCommand : public testing::Test {
     ASSERT_EQ(space_->run(tiny_run("b") + Words{"--pos=rope"}).code, 0);
   }
   static void TearDownTestSuite() { space_.reset(); }
+  void SetUp() override {
+    if (!can_make_reports()) GTEST_SKIP() << "this build holds no charting library";
+  }
 
   static nlohmann::json data_of(const std::string& page) {
     const std::string open = "<script type=\"application/json\" id=\"data\">";
@@ -81,8 +85,8 @@ TEST_F(ReportCommand, ADamagedCheckpointCostsTheMapsAlone) {
   EXPECT_NE(missing.find("damaged/checkpoint.safetensors"), std::string::npos);
   const Result unknown = space_->run({"report", "a", "--input", "x"});
   ASSERT_EQ(unknown.code, 0) << unknown.err;
-  EXPECT_NE(data_of(space_->read("a/report.html"))["runs"][0]["maps"].dump().find("'x'"),
-            std::string::npos);
+  EXPECT_NE(unknown.out.find("a: no attention maps: "), std::string::npos);
+  EXPECT_TRUE(data_of(space_->read("a/report.html"))["runs"][0]["maps"].contains("missing"));
 }
 
 TEST_F(ReportCommand, WrongWordsAreOneLine) {

@@ -45,8 +45,8 @@ struct Verdict {
 
 // One HTML page that needs nothing beside itself. A chart shows at most 600 points of a series: the
 // smallest and the largest of each of 300 equal parts of its records, and the first and the last.
-// Where a chart has many series, or a heat map many records, there are fewer parts: at most 24,000
-// points and 24,000 cells; a cell holds the lowest entropy (the largest gradient) of its part.
+// Where a chart has many series, or a heat map many records, there are fewer parts: at most 12,000
+// points and 12,000 cells; a cell holds the lowest entropy (the largest gradient) of its part.
 // Throws UsageError where can_make_reports() is false.
 [[nodiscard]] std::string report_page(std::span<const ReportRun> runs);
 

@@ -22,9 +22,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostPoints = 600;         // of a series
-constexpr std::size_t kMostChartPoints = 24000;  // of a chart, where it has many series
+constexpr std::size_t kMostChartPoints = 12000;  // of a chart, where it has many series
 constexpr std::size_t kMostColumns = 200;        // of a heat map
-constexpr std::size_t kMostCells = 24000;
+constexpr std::size_t kMostCells = 12000;
 constexpr std::size_t kMostRows = 600;
 
 constexpr std::string_view kColors[] = {"#2f5d8a", "#c2571a", "#3b7d4f", "#8c4a8e",
