@@ -11,14 +11,14 @@
 
 int main() {
   attune::RunConfig config = attune::RunConfig::defaults_for("reverse");
-  config.task.max_length = 3;
-  config.task.symbols = 6;
+  config.task.max_length = 4;
+  config.task.symbols = 10;
   config.model.n_head = 2;
   config.model.n_embd = 32;
   config.batch_size = 32;
-  config.max_iters = 400;
+  config.max_iters = 800;
   config.schedule.lr = 3e-3;
-  config.eval_interval = 400;
+  config.eval_interval = 800;
   config = config.resolved();
   const auto task = attune::make_task(config.task);
   attune::Trainer trainer(config, *task);

@@ -252,7 +252,8 @@ TEST(Options, ResumingMayChangeLengthIntervalsAndStopConditionsAlone) {
       "--profile-values", "--detect-anomaly", "--dot",
       "--dot-ops",        "--data",           "--device",
       "--compile",        "--decay-lr",       "--checkpoint-at",
-      "--log-heads"};
+      "--log-heads",      "--log-grads",      "--log-activations",
+      "--tensorboard"};
   for (const std::string& name : free) EXPECT_EQ(changed.erase(name), 0u) << name;
   EXPECT_EQ(changed.size(), option_table().size() - free.size());
   EXPECT_TRUE(changed_options(everything_changed(), everything_changed()).empty());
