@@ -17,6 +17,7 @@ cat <<END
 
 The run lies in $run (metrics.jsonl, attention.jsonl, checkpoint.safetensors, summary.json).
 Let it answer:   build/attune sample $run --num-samples 5
+Look inside:     build/attune report $run     (one page: curves, entropies, attention maps)
 Test longer:     build/attune eval $run --eval-lengths 6,12,14
 Its options:     build/attune train $task --help
 END

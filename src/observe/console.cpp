@@ -104,7 +104,7 @@ void Console::on_end(const RunSummary& summary) {
   if (directory_.empty()) return;
   const bool is_stuck = summary.status == RunStatus::stalled;
   print(fmt::format("run: {}   look at it: attune {} {}", directory_,
-                    is_stuck ? "diagnose" : "eval", directory_));
+                    is_stuck ? "diagnose" : "report", directory_));
 }
 
 void Console::print(const std::string& line) {

@@ -220,7 +220,7 @@ TEST(Console, EndsWithTheResultAndWhereToLook) {
   console.on_end(summary);
   EXPECT_EQ(sink.text().substr(before),
             "\r\x1b[Ktarget after 40 steps in 1m05s, val loss 2.5000, 20.00 % of answers right\n"
-            "run: runs/copy-1   look at it: attune eval runs/copy-1\n");
+            "run: runs/copy-1   look at it: attune report runs/copy-1\n");
 }
 
 TEST(Console, AStreamThatCannotBeWrittenEndsNothing) {
