@@ -137,6 +137,12 @@ TEST(TopKAttention, ThePairsAloneAreTheSameAsAllScores) {
   }
 }
 
+TEST(TopKAttention, OfNothingIsNothing) {
+  Layer layer(small(3));
+  for (const Shape& shape : {Shape{0, 4, 5}, Shape{2, 0, 5}})
+    EXPECT_EQ(layer.attention(Array::zeros(shape, DType::float64), {}, {}).shape(), shape);
+}
+
 TEST(TopKAttention, RefusesNoKeys) {
   expect_throws<ConfigError>([] { Layer layer(small(0)); }, "--attn-top-k: 0, expected 1 or more");
 }

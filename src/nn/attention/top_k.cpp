@@ -70,6 +70,7 @@ Mask largest(const Operands& operands, const AttentionConfig& config, const Mask
   const std::int64_t batch = operands.query.shape()[0], heads = config.heads;
   const std::int64_t query = operands.query.shape()[1], key = operands.key.shape()[1];
   mask.check(batch, heads, query, key);
+  if (batch * query * key == 0) return mask;  // there is nothing to choose from
   const double scale =
       config.scale != 0 ? config.scale : 1 / std::sqrt(static_cast<double>(config.head_dim));
   const Var q = grouped(operands.query, heads, config.kv_heads) * scale;
