@@ -40,7 +40,8 @@ struct Verdict {
 [[nodiscard]] double first_step_below(const StepSeries& series, double threshold,
                                       double until = std::numeric_limits<double>::infinity());
 
-// Whether this build holds the charting library that pages embed (CMakeLists.txt, ATTUNE_REPORT).
+// Whether this build holds the charting library that pages embed: src/observe/report/embed.cmake,
+// ATTUNE_VEGA_DIR.
 [[nodiscard]] bool can_make_reports();
 
 // One HTML page that needs nothing beside itself. A chart shows at most 600 points of a series: the
