@@ -74,7 +74,7 @@ Study init_study() {
                    {"tie-head", "false"},
                    {"init", "xavier,gpt2"},
                    {"norm-pos", "pre,post"},
-                   {"pos", "sinusoidal"}},
+                   {"pos", "learned"}},
       .measure = measure_init,
       .panels = {{"layers", "residual stream", "RMS", {"stream_rms"}, false, true},
                  {"layers", "gradient of the summed loss", "RMS", {"gradient_rms"}, false, true},
@@ -258,7 +258,7 @@ Study rank_study() {
                    {"residual", "none,on"},
                    {"ffn", "none,on"},
                    {"mask", "none,causal"},
-                   {"pos", "sinusoidal"},
+                   {"pos", "learned"},
                    {"dtype", "float64"}},
       .measure = measure_rank,
       .panels = {

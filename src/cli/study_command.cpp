@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <limits>
@@ -126,12 +127,19 @@ StudyResult measure(const Study& study, const Grid& grid, const Arguments& argum
         fmt::format("--seed: {} leaves no room for {} seeds", result.first_seed, seeds));
   result.measured.resize(grid.points.size() * static_cast<std::size_t>(seeds));
   ThreadPool pool(threads);
+  std::atomic<bool> failed = false;
   pool.run(static_cast<int>(result.measured.size()), [&](int i) {
+    if (failed) return;
     const auto index = static_cast<std::size_t>(i);
     const GridPoint& point = grid.points[index / static_cast<std::size_t>(seeds)];
     RunConfig config = point.config;
     config.seed += i % seeds;
-    result.measured[index] = study.measure({config, *point.task, arguments});
+    try {
+      result.measured[index] = study.measure({config, *point.task, arguments});
+    } catch (...) {
+      failed = true;
+      throw;
+    }
   });
   return result;
 }

@@ -64,6 +64,13 @@ std::string task_key(const RunConfig& config) {
   return key;
 }
 
+// Encodings, kinds of attention and initialisations are looked up where a model is made: before
+// anything is measured, not after half of it was.
+void check_names(TransformerConfig config) {
+  config.n_layer = 1;
+  (void)Transformer(config, 0);
+}
+
 void add_point(Grid& grid, std::map<std::string, const Task*>& tasks, const Study& study,
                RunConfig config, std::vector<std::string> values) {
   config = config.resolved();
@@ -75,6 +82,7 @@ void add_point(Grid& grid, std::map<std::string, const Task*>& tasks, const Stud
     place->second = grid.tasks.back().get();
   }
   config.model = model_config(config, *place->second);
+  if (study.only.empty()) check_names(config.model);
   grid.points.push_back({std::move(values), std::move(config), place->second});
 }
 

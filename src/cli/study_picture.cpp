@@ -69,6 +69,7 @@ Plot plot_of(const StudyResult& result, const StudyPanel& panel) {
       series.name = label_of(result, group.front());
       if (panel.columns.size() > 1)
         series.name = (result.groups().size() > 1 ? series.name + ": " : "") + words_of(name);
+      series.dashed = name.starts_with("predicted");
       plot.series.push_back(std::move(series));
     }
   }

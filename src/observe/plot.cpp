@@ -18,6 +18,7 @@ using gnuplot::literal;
 
 constexpr std::int64_t kMostTicks = 16;
 constexpr std::size_t kMostPlaces = 8;
+constexpr int kPanelWidth = 440;
 // Told apart by people who see red and green alike (Okabe & Ito 2008), yellow left out.
 constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                     "#56b4e9", "#e69f00", "#000000"};
@@ -129,7 +130,7 @@ std::string axes_of(const Plot& plot) {
   if (plot.log_x) script += log_axis('x', x_range(plot));
   // Few places of a grid are the numbers a reader looks for.
   const std::set<double> x = x_of(plot);
-  if (plot.log_x && x.size() <= kMostPlaces)
+  if (!x.empty() && x.size() <= kMostPlaces)
     script += fmt::format("set xtics ({:g})\n", fmt::join(x, ", "));
   if (plot.log_y) script += log_axis('y', y_range(plot));
   if (plot.series.size() == 1) script += "unset key\n";
@@ -140,9 +141,11 @@ std::string panel(const Plot& plot) {
   std::string script = axes_of(plot);
   std::vector<std::string> lines;
   const double lowest = y_range(plot).low;
+  std::size_t colour = 0;
   for (std::size_t i = 0; i < plot.series.size(); ++i) {
     const PlotSeries& series = plot.series[i];
     check(series);
+    if (i > 0 && !series.dashed) ++colour;
     if (!holds_a_point(plot, series)) continue;
     script += data_of(plot, series, i, lowest);
     const bool has_errors = std::ranges::any_of(
@@ -150,8 +153,9 @@ std::string panel(const Plot& plot) {
     const char* style = has_errors             ? "using 1:2:3:4 with yerrorlines"
                         : series.x.size() > 60 ? "using 1:2 with lines"
                                                : "using 1:2 with linespoints";
-    lines.push_back(fmt::format("$s{} {} lw 1.6 pt 7 ps 0.5 lc rgb '{}' title {}", i, style,
-                                kColours[i % std::size(kColours)], literal(series.name)));
+    lines.push_back(fmt::format("$s{} {} lw 1.6 pt 7 ps 0.5 dt {} lc rgb '{}' title {}", i, style,
+                                series.dashed ? 2 : 1, kColours[colour % std::size(kColours)],
+                                literal(series.name)));
   }
   // An empty panel keeps its place and its title.
   if (lines.empty()) return script + "set xrange [0:1]\nset yrange [0.1:1]\nplot NaN notitle\n";
@@ -208,6 +212,16 @@ std::string panel(const HeatMap& map) {
   return script + "EOD\nplot $m matrix using 1:2:3 with image pixels\n";
 }
 
+// Pixels that the names of the series take below the panel, about.
+int legend_height(const Plot& plot) {
+  std::size_t widest = 0;
+  for (const PlotSeries& series : plot.series)
+    widest = std::max(widest, decode_utf8(series.name, nullptr).size());
+  const std::size_t in_a_row =
+      std::max<std::size_t>(1, static_cast<std::size_t>(kPanelWidth) / (70 + 7 * widest));
+  return static_cast<int>(16 * ((plot.series.size() + in_a_row - 1) / in_a_row));
+}
+
 int rows_for(std::size_t panels, int columns) {
   return (static_cast<int>(panels) + columns - 1) / columns;
 }
@@ -218,7 +232,10 @@ void draw(std::span<const Plot> panels, const std::filesystem::path& file) {
   if (panels.empty()) fail("no panel");
   const int most = panels.size() == 4 ? 2 : 3;
   const int columns = std::min(static_cast<int>(panels.size()), most);
-  std::string script = gnuplot::begin(file, rows_for(panels.size(), columns), columns, 440, 380);
+  int legend = 0;
+  for (const Plot& plot : panels) legend = std::max(legend, legend_height(plot));
+  std::string script =
+      gnuplot::begin(file, rows_for(panels.size(), columns), columns, kPanelWidth, 350 + legend);
   for (const Plot& plot : panels) script += panel(plot);
   gnuplot::run(script, file);
 }

@@ -71,6 +71,7 @@ TEST(StudyInit, EntropyIsWithinAHundredthOfTheGaussianPrediction) {
 TEST(StudyInit, StreamAndGradientAreThoseOfTheModel) {
   TransformerConfig config = small_config();
   config.n_layer = 1;
+  config.n_embd = 16;
   Transformer model(config, 3, DType::float64);
   const Batch batch = batch_of(config, 2, 7);
   const ModelAtInit found = study_init(model, batch);
@@ -95,7 +96,7 @@ TEST(StudyInit, StreamAndGradientAreThoseOfTheModel) {
   EXPECT_NEAR(std::sqrt(square / static_cast<double>(stream.size())), found.layers[0].stream_rms,
               1e-12);
 
-  double gradient_square = 0;  // over the 64 numbers of one token, of 14 tokens
+  double gradient_square = 0;  // over all numbers of all 14 tokens
   for (std::int64_t i = 0; i < stream.size(); ++i) {
     std::vector<double> shift(static_cast<std::size_t>(stream.size()), 0.0);
     shift[static_cast<std::size_t>(i)] = 1e-4;

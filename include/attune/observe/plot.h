@@ -13,6 +13,7 @@ struct PlotSeries {
   std::string name;
   std::vector<double> x, y;
   std::vector<double> error{};  // half-width of the interval around y; empty: none
+  bool dashed = false;          // a dashed line in the colour of the series before it
 };
 struct Plot {
   std::string title, x_label, y_label;
