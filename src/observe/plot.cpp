@@ -18,6 +18,7 @@ using gnuplot::literal;
 
 constexpr std::int64_t kMostTicks = 16;
 constexpr std::size_t kMostPlaces = 8;
+constexpr std::size_t kMostMarks = 40;  // more points of a series are a line alone
 constexpr int kPanelWidth = 440;
 // Told apart by people who see red and green alike (Okabe & Ito 2008), yellow left out.
 constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
@@ -150,9 +151,10 @@ std::string panel(const Plot& plot) {
     script += data_of(plot, series, i, lowest);
     const bool has_errors = std::ranges::any_of(
         series.error, [](double error) { return std::isfinite(error) && error > 0; });
-    const char* style = has_errors             ? "using 1:2:3:4 with yerrorlines"
-                        : series.x.size() > 60 ? "using 1:2 with lines"
-                                               : "using 1:2 with linespoints";
+    const bool is_crowded = series.x.size() > kMostMarks;
+    const char* style = series.dashed || is_crowded ? "using 1:2 with lines"
+                        : has_errors                ? "using 1:2:3:4 with yerrorlines"
+                                                    : "using 1:2 with linespoints";
     lines.push_back(fmt::format("$s{} {} lw 1.6 pt 7 ps 0.5 dt {} lc rgb '{}' title {}", i, style,
                                 series.dashed ? 2 : 1, kColours[colour % std::size(kColours)],
                                 literal(series.name)));

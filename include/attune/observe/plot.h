@@ -8,12 +8,13 @@
 
 namespace attune {
 
-// A line through points. What is not finite, or not above 0 on a logarithmic axis, is left out.
+// A line through points; through more than 40 of them, without marks and intervals. What is not
+// finite, or not above 0 on a logarithmic axis, is left out.
 struct PlotSeries {
   std::string name;
   std::vector<double> x, y;
   std::vector<double> error{};  // half-width of the interval around y; empty: none
-  bool dashed = false;          // a dashed line in the colour of the series before it
+  bool dashed = false;          // no intervals, and the colour of the series before it
 };
 struct Plot {
   std::string title, x_label, y_label;
