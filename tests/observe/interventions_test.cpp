@@ -242,6 +242,7 @@ TEST(LogitLens, EndsWithTheLossOfTheModelAndBeginsWithItsEmbedding) {
     EXPECT_EQ(rows[2].correct, loss.correct);
     EXPECT_EQ(rows[0].layer, -1);
     EXPECT_NE(rows[0].loss_sum, rows[1].loss_sum);
+    EXPECT_NE(rows[1].loss_sum, rows[2].loss_sum);
   }
 }
 
