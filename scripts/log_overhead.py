@@ -40,7 +40,8 @@ def run(task, steps, logs, directory):
 def measure(name, task, steps, place):
     wall, cpu = {logs: [] for logs in LOGS}, {logs: [] for logs in LOGS}
     for number in range(rounds):
-        for logs, options in LOGS.items():
+        turn = number % len(LOGS)  # nobody is always the first
+        for logs, options in [*LOGS.items()][turn:] + [*LOGS.items()][:turn]:
             directory = os.path.join(place, f"{name}-{number}-{logs.replace(' ', '-')}")
             start = run(task, 1, options, directory + "-start")[1]
             times = run(task, steps, options, directory)
