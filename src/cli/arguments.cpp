@@ -220,6 +220,16 @@ const std::string* Arguments::find(std::string_view name) const {
   return nullptr;
 }
 
+std::optional<std::int64_t> Arguments::integer(std::string_view name, std::int64_t least,
+                                               std::int64_t most) const {
+  const std::string* text = find(name);
+  if (text == nullptr) return std::nullopt;
+  const std::optional<std::int64_t> value = parse_integer(*text);
+  if (value && *value >= least && *value <= most) return value;
+  throw ConfigError(
+      fmt::format("--{}: '{}' is not a whole number from {} to {}", name, *text, least, most));
+}
+
 Arguments parse_arguments(std::span<const char* const> words,
                           std::span<const CommandOption> known) {
   std::vector<CommandOption> all(known.begin(), known.end());

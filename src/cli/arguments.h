@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +37,10 @@ struct Arguments {
 
   // The value given; null where the option was not given.
   [[nodiscard]] const std::string* find(std::string_view name) const;
+  // The same as a whole number; nothing where the option was not given. Throws ConfigError for
+  // anything else than one from `least` to `most`.
+  [[nodiscard]] std::optional<std::int64_t> integer(std::string_view name, std::int64_t least,
+                                                    std::int64_t most) const;
 };
 
 // Reads the words after a command's name.

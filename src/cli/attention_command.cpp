@@ -42,15 +42,8 @@ Input read_input(const Arguments& arguments, const SavedRun& run, const Task* ta
     input.targets.assign(input.tokens.begin() + 1, input.tokens.end());
     input.targets.push_back(kIgnore);
   } else {
-    const std::int64_t number =
-        integer_option(arguments, "example", 0, std::int64_t{1} << 31).value_or(0);
-    const BatchSource source(*task, static_cast<std::uint64_t>(run.config().seed), 0);
-    Batch batch = source.evaluation(Split::validation, number, 1);
-    const auto last = std::ranges::find_if(batch.targets.rbegin(), batch.targets.rend(),
-                                           [](std::int32_t target) { return target != kIgnore; });
-    const auto used = static_cast<std::size_t>(batch.targets.rend() - last);
-    batch.tokens.resize(used);
-    batch.targets.resize(used);
+    const std::int64_t number = arguments.integer("example", 0, std::int64_t{1} << 31).value_or(0);
+    Batch batch = run.held_out_example(*task, number);
     input.tokens = std::move(batch.tokens);
     input.targets = std::move(batch.targets);
   }
@@ -112,8 +105,8 @@ struct Chosen {
 };
 
 Chosen chosen_of(const Arguments& arguments, const AttentionPatterns& patterns) {
-  const auto layer = integer_option(arguments, "layer", 0, patterns.layers - 1);
-  const auto head = integer_option(arguments, "head", 0, patterns.heads - 1);
+  const auto layer = arguments.integer("layer", 0, patterns.layers - 1);
+  const auto head = arguments.integer("head", 0, patterns.heads - 1);
   return {layer.value_or(0), layer.value_or(patterns.layers - 1), head.value_or(0),
           head.value_or(patterns.heads - 1)};
 }
@@ -204,13 +197,13 @@ std::vector<Table> tables_of(const Arguments& arguments, const SavedRun& run, co
   if (arguments.find("rank")) tables.push_back(rank_table(patterns));
   if (arguments.find("patch")) tables.push_back(patch_table(arguments, run, input));
   if (task == nullptr || (!arguments.find("lens") && !arguments.find("ablate"))) return tables;
-  const std::int64_t threads = integer_option(arguments, "threads", 0, 1024).value_or(0);
+  const std::int64_t threads = arguments.integer("threads", 0, 1024).value_or(0);
   ThreadPool pool(threads > 0 ? static_cast<int>(threads) : ThreadPool::available_cores());
   const BatchSource source(*task, static_cast<std::uint64_t>(run.config().seed), 0);
   EvaluationOptions options;
-  options.batches = integer_option(arguments, "eval-iters", 1, 1 << 20).value_or(20);
+  options.batches = arguments.integer("eval-iters", 1, 1 << 20).value_or(20);
   options.batch_size =
-      integer_option(arguments, "batch-size", 1, 1 << 20).value_or(run.config().batch_size);
+      arguments.integer("batch-size", 1, 1 << 20).value_or(run.config().batch_size);
   const Heldout heldout{source, options, pool};
   if (arguments.find("lens")) tables.push_back(lens_table(model, heldout));
   if (arguments.find("ablate"))

@@ -134,16 +134,6 @@ const std::vector<CommandOption>& attention_options() {
   return options;
 }
 
-std::optional<std::int64_t> integer_option(const Arguments& arguments, const char* name,
-                                           std::int64_t least, std::int64_t most) {
-  const std::string* text = arguments.find(name);
-  if (text == nullptr) return std::nullopt;
-  const std::optional<std::int64_t> value = parse_integer(*text);
-  if (value && *value >= least && *value <= most) return value;
-  throw ConfigError(
-      fmt::format("--{}: '{}' is not a whole number from {} to {}", name, *text, least, most));
-}
-
 std::string choice_option(const Arguments& arguments, const char* name,
                           const std::vector<std::string>& choices) {
   const std::string* text = arguments.find(name);
@@ -157,9 +147,8 @@ std::string choice_option(const Arguments& arguments, const char* name,
 std::vector<HeadRef> heads_option(const Arguments& arguments, const Transformer& model) {
   std::vector<HeadRef> heads;
   const std::string* text = arguments.find("together");
-  for (std::size_t begin = 0; text != nullptr && begin <= text->size();) {
-    const std::size_t end = std::min(text->find(',', begin), text->size());
-    const std::string part = text->substr(begin, end - begin);
+  if (text == nullptr) return heads;
+  for (const std::string_view part : split(*text, ',')) {
     const std::size_t dot = std::min(part.find('.'), part.size());
     const auto layer = parse_integer(part.substr(0, dot));
     const auto head = parse_integer(part.substr(std::min(dot + 1, part.size())));
@@ -171,7 +160,6 @@ std::vector<HeadRef> heads_option(const Arguments& arguments, const Transformer&
                       config.n_layer - 1, config.n_head - 1));
     }
     heads.push_back({static_cast<int>(*layer), static_cast<int>(*head)});
-    begin = end + 1;
   }
   return heads;
 }

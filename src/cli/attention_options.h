@@ -15,9 +15,6 @@ namespace attune::cli {
 
 [[nodiscard]] const std::vector<CommandOption>& attention_options();
 
-[[nodiscard]] std::optional<std::int64_t> integer_option(const Arguments& arguments,
-                                                         const char* name, std::int64_t least,
-                                                         std::int64_t most);
 // The first of the choices where the option was not given.
 [[nodiscard]] std::string choice_option(const Arguments& arguments, const char* name,
                                         const std::vector<std::string>& choices);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 // The commands of the binary. Each reads its own words (those after the command's name), prints to
@@ -18,6 +19,9 @@ struct Command {
   int (*run)(const Command& command, Words words);
 };
 [[nodiscard]] std::span<const Command> commands();
+
+// "attune train copy --seed 1"
+[[nodiscard]] std::string command_line(std::string_view command, Words words);
 
 // "attune: <line>" on standard error. A stream that was closed is no further error.
 void print_error(std::string_view line);

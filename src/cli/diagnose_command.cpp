@@ -48,18 +48,6 @@ const std::vector<CommandOption>& diagnose_options() {
   return options;
 }
 
-std::int64_t integer_option(const Arguments& arguments, const char* name, std::int64_t otherwise,
-                            std::int64_t most) {
-  const std::string* text = arguments.find(name);
-  if (text == nullptr) return otherwise;
-  const std::optional<std::int64_t> value = parse_integer(*text);
-  if (!value || *value < 0 || *value > most) {
-    throw ConfigError(
-        fmt::format("--{}: '{}' is not a whole number from 0 to {}", name, *text, most));
-  }
-  return *value;
-}
-
 // What stands on the screen already must be seen while the rest is computed.
 void print_now(const std::string& text) {
   std::fputs(text.c_str(), stdout);
@@ -133,8 +121,8 @@ int run_diagnose(const Command& command, Words words) {
     throw ConfigError(
         "diagnose: one run directory is expected, as in 'attune diagnose runs/text-1'");
   }
-  const std::int64_t steps = integer_option(arguments, "steps", 100, 1 << 20);
-  const std::int64_t threads = integer_option(arguments, "threads", 0, 1024);
+  const std::int64_t steps = arguments.integer("steps", 0, 1 << 20).value_or(100);
+  const std::int64_t threads = arguments.integer("threads", 0, 1024).value_or(0);
   const std::string& path = arguments.positionals.front();
   const SavedRun run(path);
   const std::unique_ptr<Task> task =

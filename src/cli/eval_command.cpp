@@ -63,32 +63,16 @@ const std::vector<CommandOption>& eval_options() {
   return options;
 }
 
-std::int64_t integer_option(const Arguments& arguments, const char* name, std::int64_t otherwise,
-                            std::int64_t least, std::int64_t most) {
-  const std::string* text = arguments.find(name);
-  if (text == nullptr) return otherwise;
-  const std::optional<std::int64_t> value = parse_integer(*text);
-  if (!value || *value < least || *value > most) {
-    throw ConfigError(
-        fmt::format("--{}: '{}' is not a whole number from {} to {}", name, *text, least, most));
-  }
-  return *value;
-}
-
 std::vector<std::int64_t> lengths_option(const Arguments& arguments) {
   std::vector<std::int64_t> lengths;
   const std::string* text = arguments.find("eval-lengths");
   if (text == nullptr) return lengths;
-  std::size_t begin = 0;
-  while (begin <= text->size()) {
-    const std::size_t end = std::min(text->find(',', begin), text->size());
-    const std::string part = text->substr(begin, end - begin);
+  for (const std::string_view part : split(*text, ',')) {
     const std::optional<std::int64_t> length = parse_integer(part);
     if (!length || *length < 1) {
       throw ConfigError(fmt::format("--eval-lengths: '{}' is not a whole number from 1", part));
     }
     lengths.push_back(*length);
-    begin = end + 1;
   }
   return lengths;
 }
@@ -180,11 +164,11 @@ int run_eval(const Command& command, Words words) {
     throw ConfigError("eval: one run directory is expected, as in 'attune eval runs/copy-1'");
   const std::vector<std::int64_t> lengths = lengths_option(arguments);
   EvaluationOptions options;
-  options.batches = integer_option(arguments, "eval-iters", 200, 1, 1 << 20);
-  const std::int64_t threads = integer_option(arguments, "threads", 0, 0, 1024);
-  const std::int64_t batch_size = integer_option(arguments, "batch-size", 0, 1, 1 << 20);
+  options.batches = arguments.integer("eval-iters", 1, 1 << 20).value_or(200);
+  const std::int64_t threads = arguments.integer("threads", 0, 1024).value_or(0);
+  const std::int64_t batch_size = arguments.integer("batch-size", 1, 1 << 20).value_or(0);
   const std::int64_t seed =
-      integer_option(arguments, "seed", -1, 0, std::numeric_limits<std::int64_t>::max());
+      arguments.integer("seed", 0, std::numeric_limits<std::int64_t>::max()).value_or(-1);
 
   const SavedRun run(arguments.positionals.front());
   const std::string data = arguments.find("data") ? *arguments.find("data") : "";

@@ -86,6 +86,12 @@ int flushed(int code) {
 std::span<const Command> commands() { return kCommands; }
 
 // One line, whatever was typed: what an error quotes may hold line breaks and worse.
+std::string command_line(std::string_view command, Words words) {
+  std::string line = "attune " + std::string(command);
+  for (const char* word : words) line += " " + std::string(word);
+  return line;
+}
+
 void print_error(std::string_view line) {
   std::fputs(("attune: " + printable(line) + "\n").c_str(), stderr);
 }

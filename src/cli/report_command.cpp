@@ -71,15 +71,8 @@ ReportRequest read_request(const Arguments& arguments) {
     throw ConfigError("report: name at least one run, as in: attune report runs/copy-1");
   }
   request.force = arguments.find("force") != nullptr;
-  if (const std::string* text = arguments.find("example")) {
-    const std::optional<std::int64_t> value = parse_integer(*text);
-    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-    if (!value || *value < 0 || *value > kMost) {
-      throw ConfigError(
-          fmt::format("--example: '{}' is not a whole number from 0 to {}", *text, kMost));
-    }
-    request.example = *value;
-  }
+  request.example =
+      arguments.integer("example", 0, std::numeric_limits<std::int32_t>::max()).value_or(0);
   if (const std::string* text = arguments.find("input")) {
     if (text->empty()) throw ConfigError("--input: is empty; the model must have a token to read");
     if (arguments.find("example")) throw ConfigError("--input and --example: give one of them");
@@ -111,13 +104,7 @@ void check_replaceable(const ReportRequest& request) {
 // The tokens of the input that is asked for, without padding.
 std::vector<std::int32_t> tokens_of(const SavedRun& run, const ReportRequest& request) {
   if (request.input) return run.vocabulary().encode(*request.input);
-  const std::unique_ptr<Task> task = run.task(request.data);
-  const BatchSource source(*task, static_cast<std::uint64_t>(run.config().seed), 0);
-  Batch batch = source.evaluation(Split::validation, request.example, 1);
-  std::int64_t last = batch.time - 1;
-  while (last > 0 && batch.targets[static_cast<std::size_t>(last)] == kIgnore) --last;
-  batch.tokens.resize(static_cast<std::size_t>(last) + 1);
-  return batch.tokens;
+  return run.held_out_example(*run.task(request.data), request.example).tokens;
 }
 
 std::string shown_token(const std::string& text) {

@@ -1,5 +1,6 @@
 #include "cli/saved_run.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -79,6 +80,18 @@ std::unique_ptr<Task> SavedRun::task(const std::string& data) const {
                               options.data, task->vocabulary(), vocabulary_->size()));
   }
   return task;
+}
+
+Batch SavedRun::held_out_example(const Task& task, std::int64_t number) const {
+  const BatchSource source(task, static_cast<std::uint64_t>(config_.seed), 0);
+  Batch batch = source.evaluation(Split::validation, number, 1);
+  const auto last = std::ranges::find_if(batch.targets.rbegin(), batch.targets.rend(),
+                                         [](std::int32_t target) { return target != kIgnore; });
+  const auto used = static_cast<std::size_t>(batch.targets.rend() - last);
+  batch.tokens.resize(used);
+  batch.targets.resize(used);
+  batch.time = static_cast<std::int64_t>(used);
+  return batch;
 }
 
 }  // namespace attune::cli

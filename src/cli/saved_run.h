@@ -36,6 +36,8 @@ class SavedRun final {
   // The task it was trained on; `data` replaces the path of its text where it is not empty. Throws
   // IoError for another vocabulary, and where the run's own path leads to another file by now.
   [[nodiscard]] std::unique_ptr<Task> task(const std::string& data) const;
+  // Held-out example `number` of the task, up to the last token at which something is asked.
+  [[nodiscard]] Batch held_out_example(const Task& task, std::int64_t number) const;
 
  private:
   RunConfig config_;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "attune/core/error.h"
+#include "attune/core/file.h"
 #include "attune/core/text.h"
 #include "attune/core/thread_pool.h"
 #include "cli/command.h"
@@ -54,17 +55,6 @@ std::vector<CommandOption> study_options(const Study& study, const std::string& 
   return options;
 }
 
-std::int64_t count_option(const Arguments& arguments, const char* name, std::int64_t otherwise,
-                          std::int64_t low, std::int64_t high) {
-  const std::string* text = arguments.find(name);
-  if (text == nullptr) return otherwise;
-  const auto value = parse_integer(*text);
-  if (!value || *value < low || *value > high)
-    throw ConfigError(
-        fmt::format("--{}: '{}' is not a whole number from {} to {}", name, *text, low, high));
-  return *value;
-}
-
 const Study& find_study(const std::string& name) {
   std::vector<std::string> names;
   for (const Study& study : studies()) {
@@ -86,20 +76,8 @@ void print_studies(const Command& command) {
   fmt::print("\n  attune study NAME --help    what a study measures, and its options\n");
 }
 
-// A directory of one's own: the system makes it once, whoever asks.
-fs::path numbered_directory(const std::string& name) {
-  std::error_code error;
-  fs::create_directories("studies", error);
-  for (std::int64_t number = 1;; ++number) {
-    const fs::path path = fs::path("studies") / fmt::format("{}-{}", name, number);
-    if (fs::create_directory(path, error)) return path;
-    if (!fs::exists(fs::symlink_status(path)))
-      throw IoError(fmt::format("study directory '{}': {}", path.string(), error.message()));
-  }
-}
-
 fs::path make_directory(const std::string* given, const std::string& name) {
-  if (given == nullptr) return numbered_directory(name);
+  if (given == nullptr) return make_numbered_directory("study directory", "studies", name);
   std::error_code error;
   fs::create_directories(*given, error);
   if (error || !fs::is_directory(*given))
@@ -144,12 +122,6 @@ StudyResult measure(const Study& study, const Grid& grid, const Arguments& argum
   return result;
 }
 
-std::string command_line(Words words) {
-  std::string line = "attune study";
-  for (const char* word : words) line += " " + std::string(word);
-  return line;
-}
-
 // What the grid does not vary, in short.
 std::string headline(const StudyResult& result, double seconds) {
   const RunConfig& config = result.grid.points.front().config;
@@ -176,7 +148,7 @@ int report(const StudyResult& result, const Arguments& arguments, Words words, d
   fmt::print("{}{}", headline(result, seconds), study_text(result));
   const std::string& name = result.study.name;
   const fs::path directory = make_directory(arguments.find("out-dir"), name);
-  write_study_lines(result, command_line(words), directory / (name + ".jsonl"));
+  write_study_lines(result, command_line("study", words), directory / (name + ".jsonl"));
   fmt::print("written: {}\n", (directory / (name + ".jsonl")).string());
   try {
     draw_study(result, directory / (name + ".svg"));
@@ -221,8 +193,8 @@ int run_study(const Command& command, Words words) {
                                  study_options(study, task)));
     return kDone;
   }
-  const std::int64_t seeds = count_option(arguments, "seeds", study.seeds, 1, kMostSeeds);
-  const std::int64_t threads = count_option(arguments, "threads", 0, 0, 1024);
+  const std::int64_t seeds = arguments.integer("seeds", 1, kMostSeeds).value_or(study.seeds);
+  const std::int64_t threads = arguments.integer("threads", 0, 1024).value_or(0);
   refuse_earlier_results(arguments.find("out-dir"), study.name);
   const Grid grid = make_grid(study, task, arguments);
   const auto begin = std::chrono::steady_clock::now();

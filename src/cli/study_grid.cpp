@@ -90,12 +90,10 @@ void add_point(Grid& grid, std::map<std::string, const Task*>& tasks, const Stud
 
 std::vector<std::string> split_list(std::string_view option, std::string_view text) {
   std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    parts.emplace_back(text.substr(begin, end - begin));
-    if (parts.back().empty())
+  for (const std::string_view part : split(text, ',')) {
+    if (part.empty())
       throw ConfigError(fmt::format("--{}: '{}' has an empty value between commas", option, text));
-    begin = end + 1;
+    parts.emplace_back(part);
   }
   return parts;
 }

@@ -148,12 +148,6 @@ int exit_code(const RunSummary& summary) {
   return summary.status == RunStatus::diverged ? kFailed : kDone;
 }
 
-std::string command_line(Words words) {
-  std::string line = "attune train";
-  for (const char* word : words) line += " " + std::string(word);
-  return line;
-}
-
 // A model that predicts the next token of what it sees learns to copy it.
 std::optional<std::string> note_on_mask(const RunConfig& config) {
   if (config.model.mask == "none" ||
@@ -174,7 +168,7 @@ int train(Trainer& trainer, const RunConfig& config, const Task& task, const std
   if (saved) directory.drop_log_lines_from(saved->checkpoint ? saved->checkpoint->state().step : 0);
   MetricsLog metrics(directory.metrics());
   AttentionLog attention(directory.attention());
-  SummaryFile summary_file(directory.summary(), command_line(words));
+  SummaryFile summary_file(directory.summary(), command_line("train", words));
   Console console(stdout, isatty(STDOUT_FILENO) != 0);
   AlarmLog alarms(directory.alarms(), directory.attention(), console);
   std::vector<TrainObserver*> observers = {&metrics, &attention, &console, &summary_file, &alarms};

@@ -139,6 +139,20 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view b
   sync_or_fail("write", parent, directory.get());
 }
 
+std::filesystem::path make_numbered_directory(std::string_view what,
+                                              const std::filesystem::path& parent,
+                                              std::string_view name) {
+  std::error_code error;
+  std::filesystem::create_directories(parent, error);  // what is wrong with it is seen below
+  for (std::int64_t number = 1;; ++number) {
+    const std::filesystem::path path = parent / fmt::format("{}-{}", name, number);
+    if (std::filesystem::create_directory(path, error)) return path;
+    std::error_code ignored;
+    if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored)))
+      throw IoError(fmt::format("{} '{}': {}", what, path.string(), error.message()));
+  }
+}
+
 void link_or_copy(const std::filesystem::path& existing, const std::filesystem::path& name) {
   if (names_directory(name)) fail("link", name, EISDIR);
   const std::filesystem::path temporary = temporary_of(name);

@@ -150,6 +150,16 @@ std::string format_count(std::int64_t value) {
   return text;
 }
 
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
 std::vector<char32_t> decode_utf8(std::string_view bytes, std::optional<std::size_t>* bad_offset) {
   std::vector<char32_t> code_points;
   code_points.reserve(bytes.size());

@@ -20,23 +20,6 @@ const Parameter& stacked(const Scope& scope, std::int64_t gates, std::int64_t in
   return scope.parameter("weight", {gates * out, in}, init(Role::weight, {out, in}));
 }
 
-Parameter& zero_bias(const Scope& scope, std::int64_t width) {
-  return scope.parameter("bias", {width}, Initializer::constant(0), {.decays = false});
-}
-
-// Of the four gates of an LSTM.
-const Parameter& keeping_bias(const Scope& scope, std::int64_t hidden) {
-  Parameter& bias = zero_bias(scope, 4 * hidden);
-  const Var zeros = Array::zeros({hidden}, scope.dtype());
-  const Var ones = Array::full({hidden}, 1, scope.dtype());
-  bias.set_value(concat({zeros, ones, zeros, zeros}, 0).value());
-  return bias;
-}
-
-Var zeros_like_row(std::int64_t batch, const Parameter& hidden) {
-  return Array::zeros({batch, hidden.shape()[1]}, hidden.dtype());
-}
-
 void expect_shape(const char* what, const Var& x, const Shape& shape) {
   if (x.is_null() || x.shape() != shape) {
     throw ShapeError(fmt::format("recurrent cell: {} {}, expected {}", what,
@@ -83,48 +66,56 @@ Var RecurrentCell::operator()(const Var& x, const Pass& pass) const {
   return (*this)(x, state, pass);
 }
 
-Rnn::Rnn(const Scope& scope, const RecurrentConfig& config, const InitScheme& init)
+RecurrentMaps::RecurrentMaps(const Scope& scope, const RecurrentConfig& config, std::int64_t gates,
+                             std::int64_t state_gates, const InitScheme& init)
     : path_(scope.path()),
-      input_(stacked(scope / "input", 1, config.in, config.hidden, init)),
-      bias_(zero_bias(scope / "input", config.hidden)),
-      hidden_(stacked(scope / "hidden", 1, config.hidden, config.hidden, init)) {}
+      input_(stacked(scope / "input", gates, config.in, config.hidden, init)),
+      bias_((scope / "input")
+                .parameter("bias", {gates * config.hidden}, Initializer::constant(0),
+                           {.decays = false})),
+      hidden_(stacked(scope / "hidden", state_gates, config.hidden, config.hidden, init)) {}
 
-RecurrentState Rnn::start(std::int64_t batch) const { return {zeros_like_row(batch, hidden_), {}}; }
+std::int64_t RecurrentMaps::width() const { return hidden_.shape()[1]; }
 
-Var Rnn::project(const Var& x, const Pass& pass) const {
+Var RecurrentMaps::zeros(std::int64_t batch) const {
+  return Array::zeros({batch, width()}, hidden_.dtype());
+}
+
+Var RecurrentMaps::project(const Var& x, const Pass& pass) const {
   const PathGuard guard(pass.tape, path_);
   return linear(x, pass(input_), pass(bias_));
 }
+
+Var RecurrentMaps::of_state(const Var& hidden, const Pass& pass) const {
+  return linear(hidden, pass(hidden_));
+}
+
+void RecurrentMaps::set_bias(const Array& value) { bias_.set_value(value); }
+
+Rnn::Rnn(const Scope& scope, const RecurrentConfig& config, const InitScheme& init)
+    : maps_(scope, config, 1, 1, init) {}
 
 RecurrentState Rnn::advance(const Var& projected, const RecurrentState& before,
                             const Pass& pass) const {
-  const PathGuard guard(pass.tape, path_);
-  check_step(projected, 1, before.hidden, hidden_.shape()[1]);
-  return {tanh(projected + linear(before.hidden, pass(hidden_))), {}};
+  const PathGuard guard(pass.tape, maps_.path());
+  check_step(projected, 1, before.hidden, maps_.width());
+  return {tanh(projected + maps_.of_state(before.hidden, pass)), {}};
 }
 
 Lstm::Lstm(const Scope& scope, const RecurrentConfig& config, const InitScheme& init)
-    : path_(scope.path()),
-      input_(stacked(scope / "input", 4, config.in, config.hidden, init)),
-      bias_(keeping_bias(scope / "input", config.hidden)),
-      hidden_(stacked(scope / "hidden", 4, config.hidden, config.hidden, init)) {}
-
-RecurrentState Lstm::start(std::int64_t batch) const {
-  return {zeros_like_row(batch, hidden_), zeros_like_row(batch, hidden_)};
-}
-
-Var Lstm::project(const Var& x, const Pass& pass) const {
-  const PathGuard guard(pass.tape, path_);
-  return linear(x, pass(input_), pass(bias_));
+    : maps_(scope, config, 4, 4, init) {
+  const Var zeros = Array::zeros({config.hidden}, scope.dtype());
+  const Var ones = Array::full({config.hidden}, 1, scope.dtype());
+  maps_.set_bias(concat({zeros, ones, zeros, zeros}, 0).value());
 }
 
 RecurrentState Lstm::advance(const Var& projected, const RecurrentState& before,
                              const Pass& pass) const {
-  const PathGuard guard(pass.tape, path_);
-  const std::int64_t hidden = hidden_.shape()[1];
+  const PathGuard guard(pass.tape, maps_.path());
+  const std::int64_t hidden = maps_.width();
   check_step(projected, 4, before.hidden, hidden);
   expect_shape("cell", before.cell, before.hidden.shape());
-  const Var a = projected + linear(before.hidden, pass(hidden_));
+  const Var a = projected + maps_.of_state(before.hidden, pass);
   const Var in = sigmoid(gate_of(a, 0, hidden));
   const Var forget = sigmoid(gate_of(a, 1, hidden));
   const Var candidate = tanh(gate_of(a, 2, hidden));
@@ -134,26 +125,16 @@ RecurrentState Lstm::advance(const Var& projected, const RecurrentState& before,
 }
 
 Gru::Gru(const Scope& scope, const RecurrentConfig& config, const InitScheme& init)
-    : path_(scope.path()),
-      input_(stacked(scope / "input", 3, config.in, config.hidden, init)),
-      bias_(zero_bias(scope / "input", 3 * config.hidden)),
-      hidden_(stacked(scope / "hidden", 2, config.hidden, config.hidden, init)),
+    : maps_(scope, config, 3, 2, init),
       candidate_(stacked(scope / "candidate", 1, config.hidden, config.hidden, init)) {}
-
-RecurrentState Gru::start(std::int64_t batch) const { return {zeros_like_row(batch, hidden_), {}}; }
-
-Var Gru::project(const Var& x, const Pass& pass) const {
-  const PathGuard guard(pass.tape, path_);
-  return linear(x, pass(input_), pass(bias_));
-}
 
 RecurrentState Gru::advance(const Var& projected, const RecurrentState& before,
                             const Pass& pass) const {
-  const PathGuard guard(pass.tape, path_);
-  const std::int64_t hidden = hidden_.shape()[1];
+  const PathGuard guard(pass.tape, maps_.path());
+  const std::int64_t hidden = maps_.width();
   check_step(projected, 3, before.hidden, hidden);
   const Var gates =
-      sigmoid(slice(projected, 1, 0, 2 * hidden) + linear(before.hidden, pass(hidden_)));
+      sigmoid(slice(projected, 1, 0, 2 * hidden) + maps_.of_state(before.hidden, pass));
   const Var reset = gate_of(gates, 0, hidden), update = gate_of(gates, 1, hidden);
   const Var candidate =
       tanh(gate_of(projected, 2, hidden) + linear(reset * before.hidden, pass(candidate_)));

@@ -13,6 +13,7 @@
 #include "attune/core/file.h"
 #include "attune/core/text.h"
 #include "attune/train/safetensors.h"
+#include "train/metadata_reader.h"
 #include "train/vocabulary_json.h"
 
 namespace attune {
@@ -25,7 +26,7 @@ constexpr const char* kMicroBatches = "micro_batches";
 constexpr const char* kConfig = "config";
 constexpr const char* kVocabulary = "vocabulary";
 constexpr const char* kReport = "report";
-constexpr const char* kThisVersion = "1";
+constexpr std::int64_t kThisVersion = 1;
 constexpr std::string_view kBatchPrefix = "batch.";
 
 std::string batch_name(std::int64_t micro_batch, const char* what) {
@@ -52,38 +53,21 @@ class Reader final {
   }
 
   SavedStep step() {
-    if (!metadata_.contains(kVersion))
-      throw IoError(
-          fmt::format("{}: metadata has no {}: not the step of an anomaly", source_, kVersion));
-    if (text(kVersion) != kThisVersion)
-      fail(kVersion, fmt::format("is {}, this program reads {}", text(kVersion), kThisVersion));
-    step_.step = count(kStep, std::numeric_limits<std::uint32_t>::max());
-    step_.config_toml = text(kConfig);
-    step_.report = text(kReport);
-    auto vocabulary = parse_vocabulary(text(kVocabulary));
-    if (!vocabulary) fail(kVocabulary, "is not a JSON array of strings");
-    step_.vocabulary = std::move(*vocabulary);
-    const std::int64_t micro_batches = count(kMicroBatches, std::ssize(batches_));
+    const MetadataReader reader(metadata_, source_);
+    reader.check_version(kVersion, kThisVersion, "the step of an anomaly");
+    step_.step = reader.count(kStep, std::numeric_limits<std::uint32_t>::max());
+    step_.config_toml = reader.text(kConfig);
+    step_.report = reader.text(kReport);
+    step_.vocabulary = reader.vocabulary(kVocabulary);
+    const std::int64_t micro_batches = reader.count(kMicroBatches, std::ssize(batches_));
     for (std::int64_t m = 0; m < micro_batches; ++m) step_.micro_batches.push_back(batch(m));
     return std::move(step_);
   }
 
  private:
-  [[noreturn]] void fail(std::string_view part, std::string_view reason) const {
-    throw IoError(fmt::format("{}: {} {}", source_, part, reason));
+  [[noreturn]] void fail(std::string_view name, std::string_view reason) const {
+    throw IoError(fmt::format("{}: {} {}", source_, name, reason));
   }
-  [[nodiscard]] const std::string& text(const char* key) const {
-    const auto found = metadata_.find(key);
-    if (found == metadata_.end()) fail(key, "is missing");
-    return found->second;
-  }
-  [[nodiscard]] std::int64_t count(const char* key, std::int64_t most) const {
-    const auto value = parse_integer(text(key));
-    if (!value || *value < 0 || *value > most)
-      fail(key, fmt::format("is not a whole number from 0 to {}", most));
-    return *value;
-  }
-
   [[nodiscard]] Batch batch(std::int64_t micro_batch) const {
     Batch batch;
     batch.tokens = tokens(micro_batch, "tokens", 0, batch);
@@ -125,7 +109,7 @@ class Reader final {
 
 void save_step(const std::filesystem::path& path, const SavedStep& step) {
   TensorFile file;
-  file.metadata = {{kVersion, kThisVersion},
+  file.metadata = {{kVersion, std::to_string(kThisVersion)},
                    {kStep, std::to_string(step.step)},
                    {kMicroBatches, std::to_string(step.micro_batches.size())},
                    {kConfig, step.config_toml},

@@ -33,6 +33,15 @@ Pass Patient::pass(Tape* tape) const {
 
 TokenBatch tokens_of(const Batch& batch) { return {batch.tokens, batch.examples, batch.time}; }
 
+DoctorRow judged(bool is_sound, std::string figure, std::string advice) {
+  DoctorRow row;
+  row.figure = std::move(figure);
+  if (is_sound) return row;
+  row.verdict = DoctorVerdict::failed;
+  row.advice = std::move(advice);
+  return row;
+}
+
 CrossEntropy Patient::loss(const Transformer& model, const Batch& part, const Pass& pass) const {
   return model.loss(tokens_of(part), part.targets, pass);
 }

@@ -33,6 +33,8 @@ struct Patient {
 };
 
 [[nodiscard]] TokenBatch tokens_of(const Batch& batch);
+// What a check found; the advice is for where it is not sound.
+[[nodiscard]] DoctorRow judged(bool is_sound, std::string figure, std::string advice);
 
 [[nodiscard]] DoctorRow initial_loss(const Patient& patient);
 [[nodiscard]] DoctorRow gradients(const Patient& patient);

@@ -62,9 +62,9 @@ Batch with_other_futures(const Patient& patient, std::vector<std::int64_t>& last
 }  // namespace
 
 DoctorRow causality(const Patient& patient) {
-  DoctorRow row;
   const TransformerConfig& config = patient.config().model;
   if (!make_mask(config.mask, config.mask_sizes).is_causal()) {
+    DoctorRow row;
     row.verdict = DoctorVerdict::skipped;
     row.advice = fmt::format(
         "--mask {} lets tokens see later ones; to predict the next token, "
@@ -87,13 +87,11 @@ DoctorRow causality(const Patient& patient) {
       difference.note(before[static_cast<std::size_t>(i)], after[static_cast<std::size_t>(i)],
                       scale);
   }
-  row.figure = fmt::format("largest change of an earlier logit {:.1e}", difference.relative);
-  if (difference.relative <= kNoConnection) return row;
-  row.verdict = DoctorVerdict::failed;
-  row.advice =
+  return judged(
+      difference.relative <= kNoConnection,
+      fmt::format("largest change of an earlier logit {:.1e}", difference.relative),
       "later tokens reach earlier logits, so that training learns to copy what it should predict: "
-      "look for a hook, mask or operation that mixes positions";
-  return row;
+      "look for a hook, mask or operation that mixes positions");
 }
 
 DoctorRow batch_independence(const Patient& patient) {
@@ -116,15 +114,11 @@ DoctorRow batch_independence(const Patient& patient) {
     for (std::size_t i = 0; i < by_itself.size(); ++i)
       difference.note(by_itself[i], among_others[i], scale);
   }
-  DoctorRow row;
-  row.figure =
-      fmt::format("largest change of a logit by other examples {:.1e}", difference.relative);
-  if (difference.relative <= kNoConnection) return row;
-  row.verdict = DoctorVerdict::failed;
-  row.advice =
+  return judged(
+      difference.relative <= kNoConnection,
+      fmt::format("largest change of a logit by other examples {:.1e}", difference.relative),
       "examples of a batch reach each other: look for an operation that mixes or normalises over "
-      "the batch axis, or for randomness that depends on an example's neighbours";
-  return row;
+      "the batch axis, or for randomness that depends on an example's neighbours");
 }
 
 }  // namespace attune::doctor

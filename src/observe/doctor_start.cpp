@@ -111,19 +111,17 @@ DoctorRow gradients(const Patient& patient) {
       smallest_rms = rms;
     }
   }
-  DoctorRow row;
   const auto all = static_cast<std::size_t>(model.parameters().count());
-  row.figure = fmt::format("{} of {} parameters", all - without.size() - not_chosen, all);
+  std::string figure = fmt::format("{} of {} parameters", all - without.size() - not_chosen, all);
   if (!smallest.empty())
-    row.figure += fmt::format("; smallest RMS {:.1e} ({})", smallest_rms, smallest);
-  if (not_chosen > 0) row.figure += fmt::format("; {} optional ones not chosen", not_chosen);
-  if (without.empty()) return row;
-  row.verdict = DoctorVerdict::failed;
-  row.advice = fmt::format(
-      "no gradient reaches {}: the loss does not depend on it, or depends on it in a way that "
-      "has no slope here; it will not be trained",
-      fmt::join(without, ", "));
-  return row;
+    figure += fmt::format("; smallest RMS {:.1e} ({})", smallest_rms, smallest);
+  if (not_chosen > 0) figure += fmt::format("; {} optional ones not chosen", not_chosen);
+  return judged(
+      without.empty(), figure,
+      fmt::format(
+          "no gradient reaches {}: the loss does not depend on it, or depends on it in a way that "
+          "has no slope here; it will not be trained",
+          fmt::join(without, ", ")));
 }
 
 namespace {
@@ -165,16 +163,13 @@ DoctorRow gradient_check(const Patient& patient) {
     worst = std::max(worst, one.max_error);
     if (!one.passed) wrong.push_back(one.name);
   }
-  DoctorRow row;
-  row.figure = fmt::format("largest error {:.1e}, {} of {} parameters", worst, report.rows.size(),
-                           patient.spread->parameters().count());
-  if (wrong.empty()) return row;
-  row.verdict = DoctorVerdict::failed;
-  row.advice = fmt::format(
-      "the backward pass disagrees with finite differences for {}; 'attune gradcheck' says which "
-      "operation is at fault",
-      fmt::join(wrong, ", "));
-  return row;
+  return judged(wrong.empty(),
+                fmt::format("largest error {:.1e}, {} of {} parameters", worst, report.rows.size(),
+                            patient.spread->parameters().count()),
+                fmt::format("the backward pass disagrees with finite differences for {}; 'attune "
+                            "gradcheck' says which "
+                            "operation is at fault",
+                            fmt::join(wrong, ", ")));
 }
 
 }  // namespace attune::doctor

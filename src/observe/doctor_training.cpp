@@ -110,17 +110,15 @@ DoctorRow overfitting(const Patient& patient) {
     loss = training.step();  // that of the state after one step more
     ++steps;
   }
-  DoctorRow row;
   const double wanted = steps <= kFewSteps ? kBelow : kHalf;
-  row.figure = fmt::format("loss {:.3f} to {:.3f} in {} steps on {} examples", start, loss, steps,
-                           patient.batch.examples);
-  if (loss <= wanted * start) return row;
-  row.verdict = DoctorVerdict::failed;
-  row.advice = fmt::format(
-      "a model that cannot learn a few examples by heart will not learn more: try another --lr "
-      "(now {}), --init or --norm-pos pre, and see whether gradients above are very small",
-      format_float(patient.config().schedule.lr));
-  return row;
+  return judged(
+      loss <= wanted * start,
+      fmt::format("loss {:.3f} to {:.3f} in {} steps on {} examples", start, loss, steps,
+                  patient.batch.examples),
+      fmt::format(
+          "a model that cannot learn a few examples by heart will not learn more: try another --lr "
+          "(now {}), --init or --norm-pos pre, and see whether gradients above are very small",
+          format_float(patient.config().schedule.lr)));
 }
 
 DoctorRow checkpoint(const Patient& patient) {
@@ -142,32 +140,26 @@ DoctorRow checkpoint(const Patient& patient) {
   Checkpoint(first).restore(other->parameters(), *optimizer);
   save_checkpoint(second, state, other->parameters(), *optimizer);
 
-  DoctorRow row;
   const std::string bytes = read_file(first);
   const bool is_same = bytes == read_file(second) &&
                        other->parameters().hash() == trained.model().parameters().hash();
-  row.figure = fmt::format("{} bytes, {}", format_count(static_cast<std::int64_t>(bytes.size())),
-                           is_same ? "the same when read back" : "others when read back");
-  if (is_same) return row;
-  row.verdict = DoctorVerdict::failed;
-  row.advice =
+  return judged(
+      is_same,
+      fmt::format("{} bytes, {}", format_count(static_cast<std::int64_t>(bytes.size())),
+                  is_same ? "the same when read back" : "others when read back"),
       "a run that is resumed would go on from other weights: do not rely on --resume, and "
-      "report it";
-  return row;
+      "report it");
 }
 
 DoctorRow threads(const Patient& patient) {
   const std::string one = after_two_steps(patient, 1);
   const std::string two = after_two_steps(patient, 2);
-  DoctorRow row;
-  row.figure = one == two ? fmt::format("weights {} on 1 and on 2", one)
-                          : fmt::format("weights {} on 1, {} on 2", one, two);
-  if (one == two) return row;
-  row.verdict = DoctorVerdict::failed;
-  row.advice =
+  return judged(
+      one == two,
+      one == two ? fmt::format("weights {} on 1 and on 2", one)
+                 : fmt::format("weights {} on 1, {} on 2", one, two),
       "runs cannot be repeated: look for an operation of your own that keeps a state from call to "
-      "call or draws numbers that are no function of their place";
-  return row;
+      "call or draws numbers that are no function of their place");
 }
 
 }  // namespace attune::doctor

@@ -53,6 +53,10 @@ Var HookChain::at(HookPoint point, int layer, const Var& x) {
   return y;
 }
 
+bool HookChain::replaces() const {
+  return std::ranges::any_of(hooks_, [](const Hooks* hooks) { return hooks->replaces(); });
+}
+
 bool HookChain::wants_inside_of_attention(int layer) const {
   return std::ranges::any_of(
       hooks_, [&](const Hooks* hooks) { return hooks->wants_inside_of_attention(layer); });

@@ -12,6 +12,7 @@
 #include "attune/core/file.h"
 #include "attune/core/text.h"
 #include "attune/train/safetensors.h"
+#include "train/metadata_reader.h"
 #include "train/vocabulary_json.h"
 
 namespace attune {
@@ -36,15 +37,6 @@ std::string described(const Array& array) {
   return fmt::format("{} {}", to_string(array.dtype()), to_string(array.shape()));
 }
 
-// What format_float writes, infinities and NaN included.
-std::optional<double> parse_any_float(std::string_view text) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (text == "inf") return kInfinity;
-  if (text == "-inf") return -kInfinity;
-  if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
-  return parse_float(text);
-}
-
 Metadata metadata_of(const CheckpointState& state) {
   Metadata metadata{
       {kVersion, std::to_string(CheckpointState::kFormatVersion)},
@@ -61,67 +53,22 @@ Metadata metadata_of(const CheckpointState& state) {
   return metadata;
 }
 
-// Reads metadata; every refusal names file and key.
-class MetadataReader final {
- public:
-  MetadataReader(const Metadata& metadata, std::string_view source)
-      : metadata_(metadata), source_(source) {}
-
-  [[nodiscard]] CheckpointState state() const {
-    check_version();
-    CheckpointState state;
-    state.step = count(kStep, std::numeric_limits<std::int64_t>::max());
-    state.optimizer_updates = count(kUpdates, state.step);
-    state.config_toml = text(kConfig);
-    state.blas_kernel = text(kBlasKernel);
-    state.best_val_loss = number(kBestLoss);
-    auto vocabulary = parse_vocabulary(text(kVocabulary));
-    if (!vocabulary) fail(kVocabulary, "is not a JSON array of strings");
-    state.vocabulary = std::move(*vocabulary);
-    for (const auto& [key, value] : metadata_) {
-      if (!key.starts_with(kCounterPrefix)) continue;
-      state.counters.emplace(key.substr(kCounterPrefix.size()), number(key));
-    }
-    return state;
+CheckpointState state_of(const Metadata& metadata, std::string_view source) {
+  const MetadataReader reader(metadata, source);
+  reader.check_version(kVersion, CheckpointState::kFormatVersion, "a checkpoint of a run");
+  CheckpointState state;
+  state.step = reader.count(kStep, std::numeric_limits<std::int64_t>::max());
+  state.optimizer_updates = reader.count(kUpdates, state.step);
+  state.config_toml = reader.text(kConfig);
+  state.blas_kernel = reader.text(kBlasKernel);
+  state.best_val_loss = reader.number(kBestLoss);
+  state.vocabulary = reader.vocabulary(kVocabulary);
+  for (const auto& [key, value] : metadata) {
+    if (!key.starts_with(kCounterPrefix)) continue;
+    state.counters.emplace(key.substr(kCounterPrefix.size()), reader.number(key));
   }
-
- private:
-  void check_version() const {
-    if (!metadata_.contains(kVersion)) {
-      throw IoError(
-          fmt::format("{}: metadata has no {}: not a checkpoint of a run", source_, kVersion));
-    }
-    const std::int64_t version = count(kVersion, std::numeric_limits<std::int64_t>::max());
-    if (version != CheckpointState::kFormatVersion) {
-      fail(kVersion,
-           fmt::format("is {}, this program reads {}", version, CheckpointState::kFormatVersion));
-    }
-  }
-
-  [[noreturn]] void fail(std::string_view key, std::string_view reason) const {
-    throw IoError(fmt::format("{}: metadata {} {}", source_, printable(key), reason));
-  }
-  [[nodiscard]] const std::string& text(const std::string& key) const {
-    const auto found = metadata_.find(key);
-    if (found == metadata_.end()) fail(key, "is missing");
-    return found->second;
-  }
-  [[nodiscard]] std::int64_t count(const std::string& key, std::int64_t most) const {
-    const auto value = parse_integer(text(key));
-    if (!value || *value < 0 || *value > most) {
-      fail(key, fmt::format("is not a whole number from 0 to {}", most));
-    }
-    return *value;
-  }
-  [[nodiscard]] double number(const std::string& key) const {
-    const auto value = parse_any_float(text(key));
-    if (!value) fail(key, "is not a number");
-    return *value;
-  }
-
-  const Metadata& metadata_;
-  std::string_view source_;
-};
+  return state;
+}
 
 // The array of every parameter, in the store's order; nothing is written.
 std::vector<Array> matched(const ParameterStore& parameters, const Tensors& tensors,
@@ -176,7 +123,7 @@ void save_checkpoint(const std::filesystem::path& path, const CheckpointState& s
 
 Checkpoint::Checkpoint(const std::filesystem::path& path) : source_(path.string()) {
   TensorFile file = decode_safetensors(read_file(path), source_);
-  state_ = MetadataReader(file.metadata, source_).state();
+  state_ = state_of(file.metadata, source_);
   for (auto& tensor : file.tensors) {
     const bool is_optimizer = tensor.first.starts_with(kOptimizerPrefix);
     (is_optimizer ? optimizer_ : parameters_).push_back(std::move(tensor));

@@ -37,18 +37,6 @@ void make_directories(const fs::path& path) {
   if (!fs::is_directory(path, error)) fail(path, "is not a directory");
 }
 
-// The system makes a directory once, whoever asks: of two runs that start together each gets its
-// own.
-fs::path make_numbered(const fs::path& parent, const std::string& task) {
-  make_directories(parent);
-  for (std::int64_t number = 1;; ++number) {
-    const fs::path path = parent / fmt::format("{}-{}", task, number);
-    std::error_code error;
-    if (fs::create_directory(path, error)) return path;
-    if (!is_there(path)) fail(path, error.message());
-  }
-}
-
 void refuse_run(const fs::path& path) {
   if (!RunDirectory::holds_run(path)) return;
   throw ConfigError(
@@ -92,7 +80,10 @@ RunDirectory::RunDirectory(std::filesystem::path path)
     : path_(std::move(path)), lock_(std::make_unique<DirectoryLock>(path_)) {}
 
 RunDirectory RunDirectory::create(const std::filesystem::path& path, const std::string& task) {
-  if (path.empty()) return RunDirectory(make_numbered("runs", task));
+  if (path.empty()) {
+    make_directories("runs");
+    return RunDirectory(make_numbered_directory("run directory", "runs", task));
+  }
   refuse_run(path);
   make_directories(path);
   RunDirectory directory(path);

@@ -1,8 +1,7 @@
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "attune/core/error.h"
+#include "attune/core/text.h"
 #include "train/option_builders.h"
 
 // The options of training, optimizer, schedule, logging, stopping and the run itself.
@@ -187,11 +186,9 @@ Option checkpoint_at() {
                             Option::Kind::text);
   option.set = [](RunConfig& config, std::string_view text) {
     config.checkpoint_at.clear();
-    for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
-      const std::size_t end = std::min(text.find(',', begin), text.size());
-      config.checkpoint_at.push_back(integer_of("checkpoint-at", text.substr(begin, end - begin)));
-      begin = end + 1;
-    }
+    if (text.empty()) return;
+    for (const std::string_view step : split(text, ','))
+      config.checkpoint_at.push_back(integer_of("checkpoint-at", step));
   };
   option.get = [](const RunConfig& config) {
     return fmt::format("{}", fmt::join(config.checkpoint_at, ","));

@@ -1,5 +1,6 @@
 #include "attune/nn/hooks.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -189,6 +190,36 @@ TEST(Hooks, AblatedHeadsLeaveTheOutputBias) {
           1e-14);
     }
   }
+}
+
+class Onlooker final : public Hooks {
+ public:
+  explicit Onlooker(bool replaces) : replaces_(replaces) {}
+  bool replaces() const override { return replaces_; }
+
+ private:
+  bool replaces_;
+};
+
+// Names of the operations of a pass, in their order.
+std::vector<std::string> operations(const Transformer& model, Hooks* hooks) {
+  Tape tape;
+  Pass pass;
+  pass.tape = &tape;
+  pass.hooks = hooks;
+  static_cast<void>(logits_of(model, random_tokens(5), pass));
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < tape.size(); ++i) names.emplace_back(tape.record_at(i).op.text);
+  return names;
+}
+
+TEST(Hooks, ThoseThatOnlyLookLeaveFusedOperationsAsTheyAre) {
+  const Transformer model = random_model(config_of());
+  Onlooker looks(false), may_replace(true);
+  const std::vector<std::string> plain = operations(model, nullptr);
+  EXPECT_EQ(std::ranges::count(plain, "add_layer_norm"), 2);
+  EXPECT_EQ(operations(model, &looks), plain);
+  EXPECT_EQ(std::ranges::count(operations(model, &may_replace), "add_layer_norm"), 0);
 }
 
 class WrongShape final : public Hooks {

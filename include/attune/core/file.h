@@ -17,6 +17,13 @@ namespace attune {
 // meet a size limit must ignore SIGXFSZ to get the error.
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 
+// Makes `<parent>/<name>-1`, or with the first number that is free: the system makes a directory
+// once, so of two processes that start together each gets its own. Throws IoError, which calls it
+// `what`, as in "run directory".
+[[nodiscard]] std::filesystem::path make_numbered_directory(std::string_view what,
+                                                            const std::filesystem::path& parent,
+                                                            std::string_view name);
+
 // Gives a file a second name in the same directory, atomically in place of what stood under it: a
 // hard link, or a copy where there can be none. Throws IoError.
 void link_or_copy(const std::filesystem::path& existing, const std::filesystem::path& name);
@@ -34,7 +41,7 @@ class LineLog final {
   // Throws IoError naming the file and the reason (a full disk); a part of the line may then be in
   // the file.
   void write(std::string_view line_without_newline);
-  // Bytes as they are, for logs that are not made of lines.
+  // Bytes as they are: several whole lines, or a log that is not made of lines.
   void write_bytes(std::string_view bytes);
   void sync();
 

@@ -26,6 +26,9 @@ namespace attune {
 // "804,096"
 [[nodiscard]] std::string format_count(std::int64_t value);
 
+// The parts between separators, empty ones included: one more than there are separators.
+[[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
+
 // UTF-8 to code points. On a malformed sequence (RFC 3629; overlong forms and surrogates too)
 // returns its byte offset in `bad_offset`, if that is not null, and stops; otherwise `bad_offset`
 // is empty.

@@ -45,21 +45,45 @@ struct RecurrentConfig {
   std::int64_t hidden = 128;  // width of the state
 };
 
+// What every cell has: the maps of a token, in one matrix, and those of the state.
+class RecurrentMaps final {
+ public:
+  // All `gates` read the token; `state_gates` of them, the first ones, also the state before it.
+  RecurrentMaps(const Scope& scope, const RecurrentConfig& config, std::int64_t gates,
+                std::int64_t state_gates, const InitScheme& init);
+
+  void set_bias(const Array& value);  // [gates * hidden]; zeros before
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::int64_t width() const;           // of the state
+  [[nodiscard]] Var zeros(std::int64_t batch) const;  // [batch, hidden]
+  // x: [..., in] -> [..., gates * hidden]
+  [[nodiscard]] Var project(const Var& x, const Pass& pass) const;
+  // hidden: [batch, hidden] -> [batch, state_gates * hidden]
+  [[nodiscard]] Var of_state(const Var& hidden, const Pass& pass) const;
+
+ private:
+  std::string path_;
+  const Parameter& input_;
+  Parameter& bias_;
+  const Parameter& hidden_;
+};
+
 // h_t = tanh(W x_t + b + U h_{t-1})                                       (Elman 1990)
 // Parameters: input.weight W [hidden, in], input.bias b [hidden], hidden.weight U [hidden, hidden].
 class Rnn final : public RecurrentCell {
  public:
   Rnn(const Scope& scope, const RecurrentConfig& config, const InitScheme& init);
-  [[nodiscard]] RecurrentState start(std::int64_t batch) const override;
-  [[nodiscard]] Var project(const Var& x, const Pass& pass) const override;
+  [[nodiscard]] RecurrentState start(std::int64_t batch) const override {
+    return {maps_.zeros(batch), {}};
+  }
+  [[nodiscard]] Var project(const Var& x, const Pass& pass) const override {
+    return maps_.project(x, pass);
+  }
   [[nodiscard]] RecurrentState advance(const Var& projected, const RecurrentState& before,
                                        const Pass& pass) const override;
 
  private:
-  std::string path_;
-  const Parameter& input_;
-  const Parameter& bias_;
-  const Parameter& hidden_;
+  RecurrentMaps maps_;
 };
 
 // Long short-term memory (Hochreiter & Schmidhuber 1997) with a forget gate (Gers et al. 2000), the
@@ -72,16 +96,17 @@ class Rnn final : public RecurrentCell {
 class Lstm final : public RecurrentCell {
  public:
   Lstm(const Scope& scope, const RecurrentConfig& config, const InitScheme& init);
-  [[nodiscard]] RecurrentState start(std::int64_t batch) const override;
-  [[nodiscard]] Var project(const Var& x, const Pass& pass) const override;
+  [[nodiscard]] RecurrentState start(std::int64_t batch) const override {
+    return {maps_.zeros(batch), maps_.zeros(batch)};
+  }
+  [[nodiscard]] Var project(const Var& x, const Pass& pass) const override {
+    return maps_.project(x, pass);
+  }
   [[nodiscard]] RecurrentState advance(const Var& projected, const RecurrentState& before,
                                        const Pass& pass) const override;
 
  private:
-  std::string path_;
-  const Parameter& input_;
-  const Parameter& bias_;
-  const Parameter& hidden_;
+  RecurrentMaps maps_;
 };
 
 // Gated recurrent unit (Cho et al. 2014), the maps in the order reset, update, candidate:
@@ -93,16 +118,17 @@ class Lstm final : public RecurrentCell {
 class Gru final : public RecurrentCell {
  public:
   Gru(const Scope& scope, const RecurrentConfig& config, const InitScheme& init);
-  [[nodiscard]] RecurrentState start(std::int64_t batch) const override;
-  [[nodiscard]] Var project(const Var& x, const Pass& pass) const override;
+  [[nodiscard]] RecurrentState start(std::int64_t batch) const override {
+    return {maps_.zeros(batch), {}};
+  }
+  [[nodiscard]] Var project(const Var& x, const Pass& pass) const override {
+    return maps_.project(x, pass);
+  }
   [[nodiscard]] RecurrentState advance(const Var& projected, const RecurrentState& before,
                                        const Pass& pass) const override;
 
  private:
-  std::string path_;
-  const Parameter& input_;
-  const Parameter& bias_;
-  const Parameter& hidden_;
+  RecurrentMaps maps_;
   const Parameter& candidate_;
 };
 

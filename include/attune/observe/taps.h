@@ -22,6 +22,7 @@ class Taps final : public Hooks {
   explicit Taps(std::vector<HookPoint> points, std::vector<int> layers = {});
 
   [[nodiscard]] Var at(HookPoint point, int layer, const Var& x) override;
+  [[nodiscard]] bool replaces() const override { return false; }
   [[nodiscard]] bool wants_inside_of_attention(int layer) const override;
 
   // What came by last. Shapes: HookPoint. Null where nothing did.
@@ -51,6 +52,7 @@ class HookChain final : public Hooks {
  public:
   explicit HookChain(std::vector<Hooks*> hooks) : hooks_(std::move(hooks)) {}
   [[nodiscard]] Var at(HookPoint point, int layer, const Var& x) override;
+  [[nodiscard]] bool replaces() const override;
   [[nodiscard]] bool wants_inside_of_attention(int layer) const override;
 
  private:
