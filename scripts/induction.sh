@@ -1,21 +1,30 @@
 #!/bin/sh
 # Induction heads at toy size (Olsson et al. 2022): trains attention-only models and asks `attune attention` what their
-# heads do. One line a run: accuracy in the repetition, the best scores, and the accuracy without heads. Usage:
-# scripts/induction.sh [SEEDS] [BINARY] [DIRECTORY]; 5 seeds take about 15 minutes on one core.
+# heads do. One line a run: accuracy in the repetition, the best scores, and the accuracy without heads.
+# Started large (weights and embeddings of deviation 0.05, rate 2e-3, 1000 steps) and small (maps as PyTorch starts them,
+# embeddings of deviation 0.02, rate 1e-3, 4000 steps): with learned positions the start decides whether heads form.
+# usage: scripts/induction.sh [SEEDS [BINARY [DIRECTORY]]]     5 seeds take about 20 minutes on one core
 set -eu
 seeds=${1:-5}
 attune=${2:-build/attune}
 directory=${3:-$(mktemp -d)}
-common="--ffn none --init gpt2 --init-std 0.05 --tie-head=false --lr 2e-3 --lr-schedule constant --weight-decay 0.01 --beta2 0.98
-  --batch-size 32 --max-iters 1000 --eval-interval 100 --eval-iters 10 --log-heads --keep-best=false"
+common="--ffn none --tie-head=false --lr-schedule constant --weight-decay 0.01 --beta2 0.98 --batch-size 32
+  --eval-interval 100 --eval-iters 10 --log-heads --keep-best=false"
+large="--init gpt2 --init-std 0.05 --lr 2e-3 --max-iters 1000"
+small="--init pytorch --init-std 0.02 --lr 1e-3 --max-iters 4000"
 
-echo "                     accuracy  previous  induction heads         one    all  control"
-for variant in "2 rope" "1 rope" "2 learned"; do
+train() {  # LAYERS POSITIONS START SEED DIRECTORY
+  if [ "$3" = large ]; then start=$large; else start=$small; fi
+  # shellcheck disable=SC2086
+  "$attune" train induction --n-layer "$1" --pos "$2" $common $start --seed "$4" --out-dir "$5" >/dev/null
+}
+
+echo "layers, positions, start       accuracy  previous  induction heads         one    all  control"
+for variant in "2 rope large" "1 rope large" "2 learned large" "2 rope small" "2 learned small"; do
   for seed in $(seq 1 "$seeds"); do
-    run="$directory/${variant% *}-${variant#* }-$seed"
+    run="$directory/$(echo "$variant" | tr ' ' -)-$seed"
     # shellcheck disable=SC2086
-    [ -d "$run" ] || "$attune" train induction --n-layer ${variant% *} --pos ${variant#* } $common --seed "$seed" \
-      --out-dir "$run" >/dev/null
+    [ -d "$run" ] || train $variant "$seed" "$run"
     python3 - "$attune" "$run" "$variant" "$seed" <<'END'
 import json, subprocess, sys
 attune, run, variant, seed = sys.argv[1:]
@@ -40,7 +49,7 @@ one = f"{min(found[h] for h in induction):.3f}" if induction else "-"
 everything = f"{found[','.join(induction)]:.3f}" if induction else "-"
 control = without(others[:len(induction)])
 last = f"{control[','.join(others[:len(induction)])]:.3f} ({len(others[:len(induction)])})" if control else "-"
-print(f"{variant:10} seed {seed:4} {accuracy:7.3f} {previous:9.2f}  {scores:22} {one:>6} {everything:>6}  {last}", flush=True)
+print(f"{variant:15} seed {seed:4} {accuracy:7.3f} {previous:9.2f}  {scores:22} {one:>6} {everything:>6}  {last}", flush=True)
 END
   done
 done

@@ -42,7 +42,7 @@ double time_of(const Arguments& arguments) {
   return *seconds;
 }
 
-void print_help(const Command& command, const std::string& task) {
+void print_doctor_help(const Command& command, const std::string& task) {
   fmt::print("{}", render_help(command.usage,
                                "Checks the model and the training that 'attune train TASK' would "
                                "begin, with the same options: initial loss, gradients, causality, "
@@ -59,7 +59,7 @@ int run_doctor(const Command& command, Words words) {
   const RunRequest request =
       read_run_request("doctor", words, doctor_options(RunConfig::defaults_for("text")));
   if (request.arguments.find("help")) {
-    print_help(command, request.task.empty() ? "text" : request.task);
+    print_doctor_help(command, request.task.empty() ? "text" : request.task);
     return kDone;
   }
   if (request.task.empty())

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 // What the maps of all runs of a page may hold together: about two megabytes of it.
 constexpr std::int64_t kMostWeights = 500000;
-constexpr std::int64_t kMostTokens = 128;  // more cannot be read in a map
+constexpr std::int64_t kMostMapTokens = 128;  // more cannot be read in a map
 
 const std::vector<CommandOption>& report_options() {
   using Takes = CommandOption::Takes;
@@ -64,7 +64,7 @@ struct ReportRequest {
   std::string data;
 };
 
-ReportRequest read_request(const Arguments& arguments) {
+ReportRequest read_report_request(const Arguments& arguments) {
   ReportRequest request;
   request.runs = arguments.positionals;
   if (request.runs.empty()) {
@@ -131,7 +131,7 @@ void add_checkpoint(const ReportRequest& request, ReportRun& report) {
                         static_cast<double>(request.runs.size());
     const auto room =
         static_cast<std::int64_t>(std::sqrt(static_cast<double>(kMostWeights) / maps));
-    const std::int64_t most = std::min({kMostTokens, std::max<std::int64_t>(room, 8),
+    const std::int64_t most = std::min({kMostMapTokens, std::max<std::int64_t>(room, 8),
                                         std::max<std::int64_t>(model.block_size, 1)});
     if (std::ssize(tokens) > most) tokens.resize(static_cast<std::size_t>(most));
     report.patterns = attention_patterns(run.model(), tokens);
@@ -156,7 +156,7 @@ int run_report(const Command& command, Words words) {
                                  report_options()));
     return kDone;
   }
-  const ReportRequest request = read_request(arguments);
+  const ReportRequest request = read_report_request(arguments);
   if (!can_make_reports()) {
     throw IoError(
         "report: this build holds no charting library; install Debian's libjs-vega "

@@ -80,7 +80,7 @@ T number(const Arguments& arguments, const char* name, T otherwise,
   return *value;
 }
 
-SampleRequest read_request(const Arguments& arguments) {
+SampleRequest read_sample_request(const Arguments& arguments) {
   if (arguments.positionals.size() != 1) {
     throw ConfigError("sample: one run directory is expected, as in 'attune sample runs/text-1'");
   }
@@ -203,7 +203,7 @@ int run_sample(const Command& command, Words words) {
                                  sample_options()));
     return kDone;
   }
-  SampleRequest request = read_request(arguments);
+  SampleRequest request = read_sample_request(arguments);
   const SavedRun run(request.run);
   if (run.config().task.name == "text") {
     sample_text(run, request);

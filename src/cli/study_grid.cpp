@@ -29,7 +29,8 @@ bool is_measured(const Option& option, const Study& study) {
   }
   if (!study.trains) return false;
   return option.group == "Optimizer" || option.name == "lr" || option.name == "grad-clip" ||
-         option.name == "grad-accum" || option.name == "label-smoothing";
+         option.name == "grad-accum" || option.name == "label-smoothing" ||
+         option.name == "expert-balance";
 }
 
 // The value a study starts from: given, its own default, or none (that of the task).

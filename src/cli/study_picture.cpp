@@ -8,7 +8,7 @@
 namespace attune::cli {
 namespace {
 
-std::string words_of(std::string name) {
+std::string spaced(std::string name) {
   std::ranges::replace(name, '_', ' ');
   return name;
 }
@@ -54,7 +54,7 @@ Plot plot_of(const StudyResult& result, const StudyPanel& panel) {
   const std::vector<StudyTable>& tables = result.tables(0);
   std::size_t t = 0;
   while (tables.at(t).name != panel.table) ++t;
-  const std::string x_label = words_of(panel.over_depth ? result.study.depth : tables[t].place);
+  const std::string x_label = spaced(panel.over_depth ? result.study.depth : tables[t].place);
   Plot plot{panel.title, x_label, panel.y_label, panel.log_x, panel.log_y, {}};
   for (const std::vector<std::size_t>& group : result.groups()) {
     for (const std::string& name : panel.columns) {
@@ -68,7 +68,7 @@ Plot plot_of(const StudyResult& result, const StudyPanel& panel) {
       }
       series.name = label_of(result, group.front());
       if (panel.columns.size() > 1)
-        series.name = (result.groups().size() > 1 ? series.name + ": " : "") + words_of(name);
+        series.name = (result.groups().size() > 1 ? series.name + ": " : "") + spaced(name);
       series.dashed = name.starts_with("predicted");
       plot.series.push_back(std::move(series));
     }

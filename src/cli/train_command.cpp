@@ -50,7 +50,7 @@ std::vector<CommandOption> train_options(const RunConfig& defaults) {
   return options;
 }
 
-RunRequest read_request(Words words) {
+RunRequest read_train_request(Words words) {
   return read_run_request("train", words, train_options(RunConfig::defaults_for("text")));
 }
 
@@ -205,7 +205,7 @@ int train(Trainer& trainer, const RunConfig& config, const Task& task, const std
   return with_output_error(exit_code(summary), console.output_error());
 }
 
-void print_help(const Command& command, const std::string& task) {
+void print_train_help(const Command& command, const std::string& task) {
   const std::string description =
       "Trains a model. Tasks: attune list tasks. Defaults shown are those of " + task + ".";
   fmt::print("{}",
@@ -215,9 +215,9 @@ void print_help(const Command& command, const std::string& task) {
 }  // namespace
 
 int run_train(const Command& command, Words words) {
-  const RunRequest request = read_request(words);
+  const RunRequest request = read_train_request(words);
   if (request.arguments.find("help")) {
-    print_help(command, request.task.empty() ? "text" : request.task);
+    print_train_help(command, request.task.empty() ? "text" : request.task);
     return kDone;
   }
   std::signal(SIGINT, on_signal);

@@ -8,11 +8,10 @@
 #include <utility>
 
 #include "attune/core/error.h"
+#include "core/index.h"
 
 namespace attune {
 namespace {
-
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // Every flag as 0 or 1, so that parts combine by bitwise AND.
 void normalize(std::vector<std::uint8_t>& keep) {

@@ -56,6 +56,8 @@ std::vector<InitScheme::Info> InitScheme::list() {
       {"normal", "N(0, std^2) everywhere"},
       {"xavier", "U(+-sqrt(6 / (in + out))), variance 2 / (in + out); embeddings N(0, std^2)"},
       {"kaiming", "N(0, 2 / in); embeddings N(0, std^2)"},
+      {"pytorch",
+       "U(+-1 / sqrt(in)), variance 1 / (3 in), as torch.nn.Linear; embeddings N(0, std^2)"},
       {"orthogonal",
        "orthonormal rows or columns, variance 1 / max(in, out); embeddings N(0, std^2)"},
       {"constant", "std everywhere: breaks no symmetry, nothing can be learned apart; for study"},
@@ -83,6 +85,7 @@ Initializer InitScheme::operator()(Role role, const Shape& shape) const {
   }
   if (name_ == "xavier") return Initializer::uniform(std::sqrt(6 / (in + out)));
   if (name_ == "kaiming") return Initializer::normal(std::sqrt(2 / in));
+  if (name_ == "pytorch") return Initializer::uniform(1 / std::sqrt(in));
   return Initializer::orthogonal(1);
 }
 

@@ -20,8 +20,8 @@ namespace attune {
 namespace {
 
 // Metadata and names; data/README.md tells them.
-constexpr const char* kVersion = "anomaly_version";
-constexpr const char* kStep = "step";
+constexpr const char* kVersionKey = "anomaly_version";
+constexpr const char* kStepKey = "step";
 constexpr const char* kMicroBatches = "micro_batches";
 constexpr const char* kConfig = "config";
 constexpr const char* kVocabulary = "vocabulary";
@@ -39,9 +39,9 @@ Array numbers(const Batch& batch, const std::vector<std::int32_t>& tokens) {
 }
 
 // Reads a file's parts; every refusal names file and part.
-class Reader final {
+class AnomalyReader final {
  public:
-  Reader(TensorFile file, std::string source)
+  AnomalyReader(TensorFile file, std::string source)
       : metadata_(std::move(file.metadata)), source_(std::move(source)) {
     for (auto& [name, array] : file.tensors) {
       if (name.starts_with(kBatchPrefix)) {
@@ -54,8 +54,8 @@ class Reader final {
 
   SavedStep step() {
     const MetadataReader reader(metadata_, source_);
-    reader.check_version(kVersion, kThisVersion, "the step of an anomaly");
-    step_.step = reader.count(kStep, std::numeric_limits<std::uint32_t>::max());
+    reader.check_version(kVersionKey, kThisVersion, "the step of an anomaly");
+    step_.step = reader.count(kStepKey, std::numeric_limits<std::uint32_t>::max());
     step_.config_toml = reader.text(kConfig);
     step_.report = reader.text(kReport);
     step_.vocabulary = reader.vocabulary(kVocabulary);
@@ -109,8 +109,8 @@ class Reader final {
 
 void save_step(const std::filesystem::path& path, const SavedStep& step) {
   TensorFile file;
-  file.metadata = {{kVersion, std::to_string(kThisVersion)},
-                   {kStep, std::to_string(step.step)},
+  file.metadata = {{kVersionKey, std::to_string(kThisVersion)},
+                   {kStepKey, std::to_string(step.step)},
                    {kMicroBatches, std::to_string(step.micro_batches.size())},
                    {kConfig, step.config_toml},
                    {kVocabulary, vocabulary_text(step.vocabulary)},
@@ -132,7 +132,7 @@ void save_step(const std::filesystem::path& path, const SavedStep& step) {
 }
 
 SavedStep load_step(const std::filesystem::path& file) {
-  return Reader(decode_safetensors(read_file(file), file.string()), file.string()).step();
+  return AnomalyReader(decode_safetensors(read_file(file), file.string()), file.string()).step();
 }
 
 void restore_parameters(const SavedStep& step, ParameterStore& parameters) {

@@ -6,8 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "attune/observe/entropy_watch.h"
 #include "attune/observe/text_table.h"
 #include "attune/train/evaluation.h"
+#include "attune/train/trainer.h"
 #include "attune/train/training_step.h"
 #include "train/unigram.h"
 
@@ -15,8 +17,6 @@ namespace attune {
 namespace {
 
 constexpr double kDiesBelow = 0.01;  // of the last layer's gradient
-constexpr double kUniformAbove = 0.98;
-constexpr double kCollapsedBelow = 0.05;
 
 // "layer 3", "layers 0, 2 to 11"
 std::string layers_text(const std::vector<int>& layers) {
@@ -75,11 +75,8 @@ std::vector<double> layer_gradients(const RunConfig& config, const Transformer& 
                                     const Task& task, ThreadPool& pool) {
   const BatchSource source(task, static_cast<std::uint64_t>(config.seed), config.train_size);
   const Batch batch = source.train(0, 0, config.batch_size, config.batch_size);
-  TrainingStep::Options options;
-  options.random = {static_cast<std::uint64_t>(config.seed), 0};
-  options.label_smoothing = config.label_smoothing;
-  options.checkpoint_activations = config.checkpoint_activations;
-  const StepResult result = TrainingStep(model, pool, config.shards).run({&batch, 1}, options);
+  const StepResult result =
+      TrainingStep(model, pool, config.shards).run({&batch, 1}, step_options(config, 0));
   std::vector<double> squares(static_cast<std::size_t>(model.config().n_layer));
   for (std::size_t layer = 0; layer < squares.size(); ++layer) {
     const std::string path = fmt::format("block.{}.", layer);

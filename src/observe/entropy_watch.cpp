@@ -9,11 +9,9 @@
 namespace attune {
 namespace {
 
-constexpr double kCollapsedBelow = 0.05;
 constexpr int kCollapsedRecords = 3;
 constexpr double kCollapseWithin = 0.1;  // of the run
-constexpr double kUniformAbove = 0.98;
-constexpr double kUniformFrom = 0.2;  // of the run
+constexpr double kUniformFrom = 0.2;     // of the run
 constexpr double kScoresBeyond = 50;
 
 // As it would be given on the command line.

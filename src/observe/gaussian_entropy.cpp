@@ -12,7 +12,7 @@ namespace {
 
 // The integrands are analytic in strips around the real axis and fall off at both ends, so that the
 // trapezoid rule is exact up to e^(-2 pi width / step): here below 1e-10.
-constexpr double kStep = 0.2;  // of u = ln t; the strip is pi/2 wide on each side
+constexpr double kStepOfLog = 0.2;  // of u = ln t; the strip is pi/2 wide on each side
 constexpr double kNormalReach = 8;
 constexpr double kTail = 32;  // e^-32 is nothing beside 1
 
@@ -28,12 +28,12 @@ GaussianEntropy::GaussianEntropy(double score_std) : variance_(score_std * score
   // phi(t) begins to fall where the largest e^x meets 1/t and is nothing where the smallest does.
   const double reach = kNormalReach * score_std;
   // The nodes are powers on each side of t = 1, so that rows of any length meet them alike.
-  const auto first = static_cast<std::int64_t>(std::floor((-reach - kTail) / kStep));
-  const auto last = static_cast<std::int64_t>(std::ceil((reach + 5) / kStep));
+  const auto first = static_cast<std::int64_t>(std::floor((-reach - kTail) / kStepOfLog));
+  const auto last = static_cast<std::int64_t>(std::ceil((reach + 5) / kStepOfLog));
   const double normal = normal_step(score_std);
   const auto normal_nodes = static_cast<std::int64_t>(kNormalReach / normal);
   for (std::int64_t i = first; i <= last; ++i) {
-    const double u = static_cast<double>(i) * kStep;
+    const double u = static_cast<double>(i) * kStepOfLog;
     double lost = 0, second = 0, total = 0;  // 1 - phi, without cancellation for small t
     for (std::int64_t k = -normal_nodes; k <= normal_nodes; ++k) {
       const double z = static_cast<double>(k) * normal;
@@ -59,7 +59,7 @@ double GaussianEntropy::nats(std::int64_t keys) const {
     log_z += std::exp(-t_[i]) - std::exp(n * log_phi_[i]);
     square += second_moment_[i] * std::exp((n - 1) * log_phi_[i]);
   }
-  return log_z * kStep - variance_ + variance_ * n * square * kStep;
+  return log_z * kStepOfLog - variance_ + variance_ * n * square * kStepOfLog;
 }
 
 }  // namespace attune

@@ -8,7 +8,7 @@ namespace attune::gradcheck_suite {
 namespace {
 
 constexpr std::int64_t kBatch = 2;
-constexpr std::int64_t kHeads = 2;
+constexpr std::int64_t kAttentionHeads = 2;
 constexpr std::int64_t kKeyWidth = 3;
 constexpr std::int64_t kValueWidth = 2;
 
@@ -23,7 +23,7 @@ struct Form {
 
 AttentionOptions with_heads(std::int64_t kv_heads = 0) {
   AttentionOptions options;
-  options.heads = kHeads;
+  options.heads = kAttentionHeads;
   options.kv_heads = kv_heads;
   return options;
 }
@@ -89,11 +89,12 @@ std::vector<Form> forms() {
 }
 
 void add_form(Cases& cases, const Form& form, bool fused) {
-  const std::int64_t kv_heads = form.options.kv_heads ? form.options.kv_heads : kHeads;
-  std::vector<Shape> shapes = {{kBatch, form.query, kHeads * kKeyWidth},
+  const std::int64_t kv_heads = form.options.kv_heads ? form.options.kv_heads : kAttentionHeads;
+  std::vector<Shape> shapes = {{kBatch, form.query, kAttentionHeads * kKeyWidth},
                                {kBatch, form.key, kv_heads * kKeyWidth},
                                {kBatch, form.key, kv_heads * kValueWidth}};
-  if (form.bias_batch > 0) shapes.push_back({form.bias_batch, kHeads, form.query, form.key});
+  if (form.bias_batch > 0)
+    shapes.push_back({form.bias_batch, kAttentionHeads, form.query, form.key});
   const auto run = [options = form.options, mask = form.mask, fused](Values x) {
     AttentionOptions masked = options;
     masked.mask = &mask;
@@ -113,15 +114,15 @@ void add_distance_bias(Cases& cases) {
   const auto bias_of = [](const Var& table) {
     return DistanceBias{table, kFirst, kQueries, kKeys};
   };
-  cases.push_back(uniform_case("expand", {{kHeads, 11}},
+  cases.push_back(uniform_case("expand", {{kAttentionHeads, 11}},
                                [=](Values x) { return expand(bias_of(x[0]), 3, 4); }));
   for (const AttentionForm form : {AttentionForm::stored, AttentionForm::tiled}) {
     const std::string name = form == AttentionForm::tiled ? ", tiled" : "";
     cases.push_back(uniform_case("attention distance bias" + name,
-                                 {{kBatch, 3, kHeads * kKeyWidth},
-                                  {kBatch, 4, kHeads * kKeyWidth},
-                                  {kBatch, 4, kHeads * kValueWidth},
-                                  {kHeads, 11}},
+                                 {{kBatch, 3, kAttentionHeads * kKeyWidth},
+                                  {kBatch, 4, kAttentionHeads * kKeyWidth},
+                                  {kBatch, 4, kAttentionHeads * kValueWidth},
+                                  {kAttentionHeads, 11}},
                                  [=](Values x) {
                                    AttentionOptions options = with_heads();
                                    options.form = form;
@@ -135,12 +136,12 @@ void add_distance_bias(Cases& cases) {
 void add_sink_and_talking_heads(Cases& cases) {
   static const Mask kCausal = Mask::causal();
   cases.push_back(uniform_case("attention sink, talking heads",
-                               {{kBatch, 3, kHeads * kKeyWidth},
-                                {kBatch, 4, kHeads * kKeyWidth},
-                                {kBatch, 4, kHeads * kValueWidth},
-                                {kHeads},
-                                {kHeads, kHeads},
-                                {kHeads, kHeads}},
+                               {{kBatch, 3, kAttentionHeads * kKeyWidth},
+                                {kBatch, 4, kAttentionHeads * kKeyWidth},
+                                {kBatch, 4, kAttentionHeads * kValueWidth},
+                                {kAttentionHeads},
+                                {kAttentionHeads, kAttentionHeads},
+                                {kAttentionHeads, kAttentionHeads}},
                                [](Values x) {
                                  AttentionOptions options = with_heads();
                                  options.mask = &kCausal;
@@ -159,9 +160,9 @@ void add_rotation(Cases& cases, const std::string& form, std::int64_t rotated, b
   Array sines = angles.clone();
   for (double& angle : cosines.mutable_data<double>()) angle = std::cos(angle);
   for (double& angle : sines.mutable_data<double>()) angle = std::sin(angle);
-  cases.push_back(uniform_case("rotate_pairs" + form, {{kBatch, kTime, kHeads * 6}}, [=](Values x) {
-    return rotate_pairs(x[0], kHeads, cosines, sines, interleaved);
-  }));
+  cases.push_back(uniform_case(
+      "rotate_pairs" + form, {{kBatch, kTime, kAttentionHeads * 6}},
+      [=](Values x) { return rotate_pairs(x[0], kAttentionHeads, cosines, sines, interleaved); }));
 }
 
 }  // namespace

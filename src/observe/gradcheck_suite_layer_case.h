@@ -14,6 +14,10 @@ namespace attune::gradcheck_suite {
 
 inline constexpr DType kDouble = DType::float64;
 
+inline const auto kCall = [](const auto& layer, Values inputs, const Pass& pass) {
+  return layer(inputs[0], pass);
+};
+
 inline InitScheme init() { return {"normal", 0.5, 1}; }
 
 // Dropout is on; rates of 0 leave it out.

@@ -21,9 +21,6 @@ constexpr std::int64_t kHeads = 2;
 constexpr std::int64_t kHeadDim = 4;
 constexpr std::int64_t kTime = 3;
 
-const auto kCall = [](const auto& layer, Values inputs, const Pass& pass) {
-  return layer(inputs[0], pass);
-};
 const Shape kInput{2, kTime, kModel};
 
 void add_tables(Cases& cases) {

@@ -16,10 +16,6 @@
 namespace attune::gradcheck_suite {
 namespace {
 
-const auto kCall = [](const auto& layer, Values inputs, const Pass& pass) {
-  return layer(inputs[0], pass);
-};
-
 // What a layer mixed and its weights, as one output.
 Var both(const Attended& attended) { return concat({attended.mixed, attended.weights}, 2); }
 

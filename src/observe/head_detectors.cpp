@@ -8,6 +8,7 @@
 #include "attune/core/error.h"
 #include "attune/core/random.h"
 #include "attune/observe/taps.h"
+#include "core/index.h"
 
 namespace attune {
 namespace {
@@ -15,8 +16,6 @@ namespace {
 constexpr std::int64_t kProbeExamples = 32;
 constexpr std::int64_t kShortestProbe = 8;
 constexpr std::int64_t kLongestProbe = 128;
-
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // Keys that the queries of one example are scored on.
 struct Pairs {

@@ -12,22 +12,22 @@
 namespace attune {
 namespace {
 
-constexpr std::array<double, 5> kSteps = {1.0 / 64, 1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2};
+constexpr std::array<double, 5> kShadeSteps = {1.0 / 64, 1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2};
 constexpr std::array<std::string_view, 6> kAscii = {" ", ".", ":", "+", "#", "@"};
 constexpr std::array<std::string_view, 6> kBlocks = {" ", "·", "░", "▒", "▓", "█"};
 // Dark blue to yellow, of the 216 colours every such terminal has.
-constexpr std::array<int, 9> kColors = {17, 18, 24, 30, 36, 71, 113, 185, 226};
+constexpr std::array<int, 9> kShadeColors = {17, 18, 24, 30, 36, 71, 113, 185, 226};
 constexpr std::string_view kPlain = "\033[0m";
 
 std::string shade(double weight, Shades shades, std::int64_t width) {
   if (shades == Shades::color) {
-    if (!(weight >= kSteps.front())) return std::string(static_cast<std::size_t>(width), ' ');
-    const double place = std::clamp(1.5 * std::log2(weight / kSteps.front()), 0.0, 8.0);
-    return fmt::format("\033[48;5;{}m{:{}}{}", kColors[static_cast<std::size_t>(place)], "", width,
-                       kPlain);
+    if (!(weight >= kShadeSteps.front())) return std::string(static_cast<std::size_t>(width), ' ');
+    const double place = std::clamp(1.5 * std::log2(weight / kShadeSteps.front()), 0.0, 8.0);
+    return fmt::format("\033[48;5;{}m{:{}}{}", kShadeColors[static_cast<std::size_t>(place)], "",
+                       width, kPlain);
   }
   const auto level =
-      static_cast<std::size_t>(std::ranges::upper_bound(kSteps, weight) - kSteps.begin());
+      static_cast<std::size_t>(std::ranges::upper_bound(kShadeSteps, weight) - kShadeSteps.begin());
   std::string text;
   for (std::int64_t i = 0; i < width; ++i)
     text += shades == Shades::ascii ? kAscii[level] : kBlocks[level];

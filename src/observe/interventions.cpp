@@ -9,11 +9,10 @@
 #include "attune/ops/loss.h"
 #include "attune/ops/select.h"
 #include "attune/ops/shaping.h"
+#include "core/index.h"
 
 namespace attune {
 namespace {
-
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // 1 where an axis of `extent` is at `chosen`, or everywhere for -1; of groups of `width` elements.
 std::vector<double> flags(std::int64_t extent, std::int64_t width, std::int64_t chosen) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "attune/core/error.h"
+#include "attune/train/trainer.h"
 #include "attune/train/training_step.h"
 
 namespace attune {
@@ -61,9 +62,7 @@ ReplayedStep replay(const SavedStep& step, const RunConfig& config, DType dtype,
 
   ReplayedStep result{.dtype = dtype, .tracer = std::make_unique<AnomalyTracer>()};
   StepObserver* const observers[] = {result.tracer.get()};
-  TrainingStep::Options options;
-  options.random = {static_cast<std::uint64_t>(config.seed), static_cast<std::uint32_t>(step.step)};
-  options.label_smoothing = config.label_smoothing;
+  TrainingStep::Options options = step_options(config, step.step);
   options.observers = observers;
   const StepResult found =
       TrainingStep(model, pool, config.shards).run(step.micro_batches, options);

@@ -19,9 +19,9 @@ double dot(const Vector& a, const Vector& b) {
 }
 
 // All parameters as one vector that can be moved; back where it was when it goes.
-class Place final {
+class ParameterPlace final {
  public:
-  explicit Place(ParameterStore& parameters) : parameters_(parameters) {
+  explicit ParameterPlace(ParameterStore& parameters) : parameters_(parameters) {
     for (const Parameter& parameter : parameters) {
       if (parameter.dtype() != DType::float64)
         throw ShapeError("sharpness: parameter " + parameter.name() + " is float32, not float64");
@@ -29,12 +29,12 @@ class Place final {
       size_ += static_cast<std::size_t>(parameter.value().size());
     }
   }
-  ~Place() {
+  ~ParameterPlace() {
     for (Parameter& parameter : parameters_)
       parameter.set_value(values_[static_cast<std::size_t>(parameter.index())]);
   }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
+  ParameterPlace(const ParameterPlace&) = delete;
+  ParameterPlace& operator=(const ParameterPlace&) = delete;
 
   [[nodiscard]] std::size_t size() const { return size_; }
   // w + distance * direction
@@ -119,7 +119,8 @@ std::array<double, 3> largest_eigenvector(Small a) {
 
 class PowerIteration final {
  public:
-  PowerIteration(Place& place, const GradientFunction& gradient, const SharpnessOptions& options)
+  PowerIteration(ParameterPlace& place, const GradientFunction& gradient,
+                 const SharpnessOptions& options)
       : place_(place), gradient_(gradient), options_(options) {}
 
   Sharpness run() {
@@ -198,7 +199,7 @@ class PowerIteration final {
     return result;
   }
 
-  Place& place_;
+  ParameterPlace& place_;
   const GradientFunction& gradient_;
   const SharpnessOptions& options_;
 };
@@ -207,7 +208,7 @@ class PowerIteration final {
 
 Sharpness sharpness(ParameterStore& parameters, const GradientFunction& gradient,
                     const SharpnessOptions& options) {
-  Place place(parameters);
+  ParameterPlace place(parameters);
   return PowerIteration(place, gradient, options).run();
 }
 

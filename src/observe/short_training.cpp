@@ -19,11 +19,7 @@ ShortTraining::Update ShortTraining::step(double learning_rate) {
   const std::int64_t whole = config_.batch_size * config_.grad_accum;
   for (std::int64_t i = 0; i < config_.grad_accum; ++i)
     batches.push_back(batches_.train(step_, i * config_.batch_size, config_.batch_size, whole));
-  TrainingStep::Options options;
-  options.random = {static_cast<std::uint64_t>(config_.seed), static_cast<std::uint32_t>(step_)};
-  options.label_smoothing = config_.label_smoothing;
-  options.checkpoint_activations = config_.checkpoint_activations;
-  const StepResult result = training_step_.run(batches, options);
+  const StepResult result = training_step_.run(batches, step_options(config_, step_));
   ++step_;
   const Update update{result.loss_nats, result.gradient_norm};
   if (result.scored == 0 || !std::isfinite(update.loss_nats) ||

@@ -10,11 +10,10 @@
 #include "attune/nn/masks.h"
 #include "attune/observe/batch_gradient.h"
 #include "attune/observe/gaussian_entropy.h"
+#include "attune/observe/study_statistics.h"
 
 namespace attune {
 namespace {
-
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 using Place = std::pair<HookPoint, int>;
 
@@ -65,7 +64,7 @@ class Probe final : public Hooks, public GradientObserver {
  private:
   static double find(const std::map<Place, double>& of, HookPoint point, int layer) {
     const auto found = of.find({point, layer});
-    return found == of.end() ? kNone : found->second;
+    return found == of.end() ? kNoFigure : found->second;
   }
   std::map<std::int32_t, std::vector<Place>> places_;  // by slot
   std::map<Place, double> values_;
@@ -126,7 +125,7 @@ double share_within_rows(const std::vector<std::int64_t>& keys) {
     share += static_cast<double>(n - 1) / static_cast<double>(n);
     ++rows;
   }
-  return rows > 0 ? share / rows : kNone;
+  return rows > 0 ? share / rows : kNoFigure;
 }
 
 // Sum of H over sum of ln n, over all rows with two keys or more.
@@ -136,18 +135,18 @@ double predicted_norm(NormalEntropies& entropies, const std::vector<double>& dev
   for (std::size_t row = 0; row < deviations.size(); ++row) {
     const std::int64_t n = keys[row % keys.size()];
     if (n < 2) continue;
-    if (!(deviations[row] <= NormalEntropies::kMost)) return kNone;
+    if (!(deviations[row] <= NormalEntropies::kMost)) return kNoFigure;
     sum += entropies.nats(deviations[row], n);
     logs += std::log(static_cast<double>(n));
   }
-  return logs > 0 ? sum / logs : kNone;
+  return logs > 0 ? sum / logs : kNoFigure;
 }
 
 void add_attention(LayerAtInit& layer, std::span<const HeadStatistics> heads,
                    const TransformerConfig& config, const std::vector<std::int64_t>& keys) {
   HeadStatistics all;
   for (const HeadStatistics& head : heads) all += head;
-  layer.entropy_norm = layer.predicted_norm = layer.small_scores_norm = layer.score_std = kNone;
+  layer.entropy_norm = layer.predicted_norm = layer.small_scores_norm = layer.score_std = kNoFigure;
   if (all.rows_valid == 0) return;
   layer.entropy_norm = all.entropy_norm();
   layer.score_std = all.score_std() / std::sqrt(keys.empty() ? 1 : share_within_rows(keys));

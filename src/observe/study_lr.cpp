@@ -13,7 +13,6 @@
 namespace attune {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr double kDivergence = 1.1;  // times the first loss
 // Updates on each side that smooth a loss and give its slope.
 constexpr std::int64_t kReach = 5;
@@ -33,7 +32,7 @@ std::vector<double> smoothed(const std::vector<double>& losses) {
       weights += weight;
     }
     const bool is_there = std::isfinite(losses[static_cast<std::size_t>(i)]) && weights > 0;
-    result.push_back(is_there ? sum / weights : kNone);
+    result.push_back(is_there ? sum / weights : kNoFigure);
   }
   return result;
 }
@@ -58,7 +57,7 @@ RangeTest read_range_test(std::vector<double> rates, std::vector<double> losses)
   test.rates = std::move(rates);
   test.losses = std::move(losses);
   test.smoothed = smoothed(test.losses);
-  test.steepest = test.lowest = test.diverges = test.suggested = kNone;
+  test.steepest = test.lowest = test.diverges = test.suggested = kNoFigure;
   if (test.smoothed.empty() || !std::isfinite(test.smoothed.front())) return test;
 
   std::size_t lowest = 0;
@@ -99,7 +98,7 @@ RangeTest range_test(const RunConfig& config, const Task& task, const RateRange&
       // Beyond this nothing is learned any more, so nothing about rates.
       diverged = !std::isfinite(loss) || loss > 4 * losses.front();
     } else {
-      losses.push_back(kNone);
+      losses.push_back(kNoFigure);
     }
   }
   return read_range_test(std::move(rates), std::move(losses));

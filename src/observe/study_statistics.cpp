@@ -12,8 +12,6 @@
 namespace attune {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-
 double mean_of(std::span<const double> values) {
   double sum = 0;
   for (const double value : values) sum += value;
@@ -51,11 +49,11 @@ double student_t_95(std::int64_t degrees_of_freedom) {
 
 Interval confidence_interval(std::span<const double> measurements) {
   const auto n = static_cast<std::int64_t>(measurements.size());
-  if (n == 0) return {kNone, kNone, 0};
+  if (n == 0) return {kNoFigure, kNoFigure, 0};
   if (!std::ranges::all_of(measurements, [](double value) { return std::isfinite(value); }))
-    return {kNone, kNone, n};
+    return {kNoFigure, kNoFigure, n};
   const double mean = mean_of(measurements);
-  if (n == 1) return {mean, kNone, 1};
+  if (n == 1) return {mean, kNoFigure, 1};
   double squares = 0;
   for (const double value : measurements) squares += (value - mean) * (value - mean);
   const double variance = squares / static_cast<double>(n - 1);
@@ -63,14 +61,14 @@ Interval confidence_interval(std::span<const double> measurements) {
 }
 
 double least_squares_slope(std::span<const double> x, std::span<const double> y) {
-  if (x.empty() || x.size() != y.size()) return kNone;
+  if (x.empty() || x.size() != y.size()) return kNoFigure;
   const double mean_x = mean_of(x), mean_y = mean_of(y);
   double xx = 0, xy = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     xx += (x[i] - mean_x) * (x[i] - mean_x);
     xy += (x[i] - mean_x) * (y[i] - mean_y);
   }
-  return xx > 0 ? xy / xx : kNone;
+  return xx > 0 ? xy / xx : kNoFigure;
 }
 
 double log_log_slope(std::span<const double> x, std::span<const double> y) {

@@ -11,6 +11,7 @@
 #include "attune/ops/shaping.h"
 #include "attune/ops/softmax.h"
 #include "attune/ops/unary.h"
+#include "core/index.h"
 #include "ops/attention_check.h"
 #include "ops/attention_row_statistics.h"
 
@@ -18,8 +19,6 @@ namespace attune {
 namespace {
 
 using kernels::AttentionExtents;
-
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // Which keys every query row keeps: 1 or 0.
 struct Kept {

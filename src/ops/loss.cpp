@@ -49,4 +49,15 @@ CrossEntropy cross_entropy(const Var& logits, std::span<const std::int32_t> targ
   return {std::move(loss_sum), sums.loss, sums.scored, sums.correct};
 }
 
+Var attach_loss(const Var& y, const Var& loss, double weight) {
+  if (loss.shape().rank() != 0)
+    throw ShapeError(fmt::format("attach_loss: loss {} is no scalar", to_string(loss.shape())));
+  if (y.tape() == nullptr) return y;
+  return record("attach_loss", {y, loss}, y.value(),
+                [weight, dtype = loss.dtype()](const Array& dy, InputGradients& dx) {
+                  dx.add(0, dy);
+                  dx.add(1, Array::scalar(weight, dtype));
+                });
+}
+
 }  // namespace attune

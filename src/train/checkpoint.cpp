@@ -21,8 +21,8 @@ namespace {
 constexpr std::string_view kOptimizerPrefix = "optim.";
 
 // Keys of the metadata; data/README.md tells them.
-constexpr const char* kVersion = "format_version";
-constexpr const char* kStep = "step";
+constexpr const char* kVersionKey = "format_version";
+constexpr const char* kStepKey = "step";
 constexpr const char* kUpdates = "optimizer_updates";
 constexpr const char* kConfig = "config";
 constexpr const char* kVocabulary = "vocabulary";
@@ -39,8 +39,8 @@ std::string described(const Array& array) {
 
 Metadata metadata_of(const CheckpointState& state) {
   Metadata metadata{
-      {kVersion, std::to_string(CheckpointState::kFormatVersion)},
-      {kStep, std::to_string(state.step)},
+      {kVersionKey, std::to_string(CheckpointState::kFormatVersion)},
+      {kStepKey, std::to_string(state.step)},
       {kUpdates, std::to_string(state.optimizer_updates)},
       {kConfig, state.config_toml},
       {kVocabulary, vocabulary_text(state.vocabulary)},
@@ -55,9 +55,9 @@ Metadata metadata_of(const CheckpointState& state) {
 
 CheckpointState state_of(const Metadata& metadata, std::string_view source) {
   const MetadataReader reader(metadata, source);
-  reader.check_version(kVersion, CheckpointState::kFormatVersion, "a checkpoint of a run");
+  reader.check_version(kVersionKey, CheckpointState::kFormatVersion, "a checkpoint of a run");
   CheckpointState state;
-  state.step = reader.count(kStep, std::numeric_limits<std::int64_t>::max());
+  state.step = reader.count(kStepKey, std::numeric_limits<std::int64_t>::max());
   state.optimizer_updates = reader.count(kUpdates, state.step);
   state.config_toml = reader.text(kConfig);
   state.blas_kernel = reader.text(kBlasKernel);

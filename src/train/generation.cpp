@@ -25,10 +25,10 @@ std::vector<std::int32_t> by_size(std::span<const double> logits) {
 }
 
 // A model and what it has read, with a cache that need not be longer than the model looks back.
-class Reader final {
+class PromptReader final {
  public:
   // longest: the tokens that the cache must hold at a time where the model looks back at all.
-  Reader(const Transformer& model, std::int64_t longest, std::int64_t chunk)
+  PromptReader(const Transformer& model, std::int64_t longest, std::int64_t chunk)
       : model_(model),
         sight_(model.sight()),
         chunk_(chunk > 0    ? chunk
@@ -136,7 +136,8 @@ std::int64_t generate(const Transformer& model, std::span<const std::int32_t> pr
   const bool rereads = !model.can_use_cache();
   std::vector<std::int32_t> tokens(prompt.begin(), prompt.end());
   const std::int64_t longest = static_cast<std::int64_t>(prompt.size()) + options.max_new_tokens;
-  Reader reader(model, limit == 0 ? longest : std::min(longest, limit), options.prefill_chunk);
+  PromptReader reader(model, limit == 0 ? longest : std::min(longest, limit),
+                      options.prefill_chunk);
   std::int64_t begin = 0;  // of the tokens that are still read
   bool rewound = false;
   std::int64_t made = 0;

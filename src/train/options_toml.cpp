@@ -100,9 +100,9 @@ toml::table parse(std::string_view toml, std::string_view source) {
 
 // Applies one document; remembers which option came from which key, so that no option is given
 // twice.
-class Reader final {
+class TomlReader final {
  public:
-  Reader(RunConfig& config, std::string_view source, DataFile* data)
+  TomlReader(RunConfig& config, std::string_view source, DataFile* data)
       : config_(config), source_(source), data_(data) {}
 
   void read(const toml::table& document) {
@@ -226,7 +226,7 @@ std::string to_toml(const RunConfig& config, const DataFile* data) {
 }
 
 void apply_toml(RunConfig& config, std::string_view toml, std::string_view source, DataFile* data) {
-  Reader(config, source, data).read(parse(toml, source));
+  TomlReader(config, source, data).read(parse(toml, source));
 }
 
 std::string task_in_toml(std::string_view toml, std::string_view source) {

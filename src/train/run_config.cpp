@@ -57,6 +57,7 @@ void check_amounts(const RunConfig& config) {
   require_between("--train-size", config.train_size, 0, kMostExamples);
   require_between("--max-iters", config.max_iters, 0, kMostSteps);
   require_below_one("--label-smoothing", config.label_smoothing);
+  require_not_negative("--expert-balance", config.expert_balance);
   require_not_negative("--grad-clip", config.grad_clip);
   require_between("--seed", config.seed, 0, std::numeric_limits<std::int64_t>::max());
   require_between("--threads", config.threads, 0, 1024);

@@ -51,6 +51,13 @@ void add_training_options(std::vector<Option>& options) {
        "below 1. More keeps the model less certain."},
       [](auto& config) -> auto& { return config.label_smoothing; }));
   options.push_back(number(
+      {"expert-balance",
+       {},
+       kTraining,
+       "Factor on the loss that spreads tokens evenly over the experts of a mixture; 0: none, few "
+       "experts may then take all."},
+      [](auto& config) -> auto& { return config.expert_balance; }));
+  options.push_back(number(
       {"grad-clip",
        {},
        kTraining,

@@ -40,6 +40,15 @@ TransformerConfig model_config(const RunConfig& config, const Task& task) {
   return model.resolved();
 }
 
+TrainingStep::Options step_options(const RunConfig& config, std::int64_t step) {
+  TrainingStep::Options options;
+  options.random = {static_cast<std::uint64_t>(config.seed), static_cast<std::uint32_t>(step)};
+  options.label_smoothing = config.label_smoothing;
+  options.expert_balance = config.expert_balance;
+  options.checkpoint_activations = config.checkpoint_activations;
+  return options;
+}
+
 Trainer::Trainer(const RunConfig& config, const Task& task, std::int64_t most_parameters)
     : config_(config),
       task_(task),
@@ -218,11 +227,7 @@ class Trainer::Loop final {
     const std::vector<Batch> batches = take_batches(record.step);
     record.attention_logged =
         config_.attention_interval > 0 && record.step % config_.attention_interval == 0;
-    TrainingStep::Options options;
-    options.random = {static_cast<std::uint64_t>(config_.seed),
-                      static_cast<std::uint32_t>(record.step)};
-    options.label_smoothing = config_.label_smoothing;
-    options.checkpoint_activations = config_.checkpoint_activations;
+    TrainingStep::Options options = step_options(config_, record.step);
     options.statistics = record.attention_logged || is_line_due(record);
     options.activations = config_.log_activations && is_line_due(record);
     options.profile = trainer_.profile_;

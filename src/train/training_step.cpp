@@ -32,8 +32,13 @@ TrainingStep::~TrainingStep() = default;
 
 StepResult TrainingStep::run(std::span<const Batch> micro_batches, const Options& options) {
   StepResult result;
-  for (const Batch& batch : micro_batches) result.scored += batch.scored();
-  if (result.scored == 0) return result;
+  Extent step;
+  for (const Batch& batch : micro_batches) {
+    step.tokens += batch.examples * batch.time;
+    step.scored += batch.scored();
+  }
+  result.scored = step.scored;
+  if (step.scored == 0) return result;
 
   if (options.profile) options.profile->count_step();
   for (StepObserver* observer : options.observers)
@@ -44,7 +49,7 @@ StepResult TrainingStep::run(std::span<const Batch> micro_batches, const Options
   double loss_sum = 0;
   for (const Batch& batch : micro_batches) {
     const std::int64_t micro_batch = &batch - micro_batches.data();
-    run_shards(batch, micro_batch, first_example, result.scored, options);
+    run_shards(batch, micro_batch, first_example, step, options);
     for (const auto& shard : shards_) {
       loss_sum += shard->loss_sum;
       result.correct += shard->correct;
@@ -60,7 +65,7 @@ StepResult TrainingStep::run(std::span<const Batch> micro_batches, const Options
 }
 
 void TrainingStep::run_shards(const Batch& batch, std::int64_t micro_batch,
-                              std::int64_t first_example, std::int64_t scored,
+                              std::int64_t first_example, const Extent& step,
                               const Options& options) {
   RunProfile* const profile = options.profile;
   const RunProfile::Timer timer(profile, profile ? &profile->in_shards() : nullptr);
@@ -70,7 +75,7 @@ void TrainingStep::run_shards(const Batch& batch, std::int64_t micro_batch,
     const RunProfile::Timer busy(profile, costs ? &costs->busy_seconds : nullptr);
     const std::int64_t begin = s * batch.examples / shards();
     const std::int64_t end = (s + 1) * batch.examples / shards();
-    run_shard({micro_batch, s}, batch.slice(begin, end), first_example + begin, scored, options,
+    run_shard({micro_batch, s}, batch.slice(begin, end), first_example + begin, step, options,
               costs ? &costs->ops : nullptr);
     if (!options.meanwhile) return;
     const RunProfile::Timer drawing(profile, costs ? &costs->drawing_seconds : nullptr);
@@ -79,7 +84,7 @@ void TrainingStep::run_shards(const Batch& batch, std::int64_t micro_batch,
 }
 
 void TrainingStep::run_shard(const StepPlace& place, const Batch& part, std::int64_t first_example,
-                             std::int64_t scored, const Options& options, OpProfile* profile) {
+                             const Extent& step, const Options& options, OpProfile* profile) {
   Shard& shard = *shards_[static_cast<std::size_t>(place.shard)];
   shard.loss_sum = 0;
   shard.correct = 0;
@@ -104,13 +109,15 @@ void TrainingStep::run_shard(const StepPlace& place, const Batch& part, std::int
   pass.statistics = options.statistics ? &shard.attention : nullptr;
   ActivationTap tap(shard.activations);
   if (options.activations) pass.hooks = &tap;
+  pass.layer_loss_weight = options.expert_balance * static_cast<double>(part.examples * part.time) /
+                           static_cast<double>(step.tokens);
   pass.checkpoint_activations = options.checkpoint_activations;
   const TokenBatch tokens{part.tokens, part.examples, part.time};
   const CrossEntropy loss = model_.loss(tokens, part.targets, pass, options.label_smoothing);
   shard.loss_sum = loss.nats;
   shard.correct = loss.correct;
 
-  const Array seed = Array::scalar(1 / static_cast<double>(scored), model_.dtype());
+  const Array seed = Array::scalar(1 / static_cast<double>(step.scored), model_.dtype());
   Gradients gradients = shard.tape.backward(loss.loss_sum, seed, shard.observers.gradients());
   if (profile) profile->end();
   for (Gradients::Entry& entry : gradients.entries()) {

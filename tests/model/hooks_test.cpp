@@ -144,7 +144,12 @@ INSTANTIATE_TEST_SUITE_P(Registered, HooksOnEncodings, testing::ValuesIn(registe
 class HookTarget : public testing::TestWithParam<HookPoint> {};
 
 TEST_P(HookTarget, AReplacedValueChangesTheLogits) {
-  const Transformer model = random_model(config_of());
+  TransformerConfig config = config_of();
+  if (GetParam() == HookPoint::router) {
+    config.attention = "mixture";
+    config.experts = 3;
+  }
+  const Transformer model = random_model(config);
   const std::vector<std::int32_t> tokens = random_tokens(5);
   Recorder recorder(true);
   recorder.has_target = true;
@@ -155,13 +160,15 @@ TEST_P(HookTarget, AReplacedValueChangesTheLogits) {
   EXPECT_GT(distance(logits_of(model, tokens, pass), logits_of(model, tokens)), 1e-6);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Every, HookTarget,
-    testing::Values(HookPoint::embedding, HookPoint::residual_pre, HookPoint::query, HookPoint::key,
-                    HookPoint::value, HookPoint::scores, HookPoint::pattern, HookPoint::head_output,
-                    HookPoint::attention_out, HookPoint::residual_mid, HookPoint::ffn_hidden,
-                    HookPoint::ffn_out, HookPoint::residual_post, HookPoint::final),
-    [](const auto& info) { return std::string(to_string(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Every, HookTarget,
+                         testing::Values(HookPoint::embedding, HookPoint::residual_pre,
+                                         HookPoint::query, HookPoint::key, HookPoint::value,
+                                         HookPoint::scores, HookPoint::pattern, HookPoint::router,
+                                         HookPoint::head_output, HookPoint::attention_out,
+                                         HookPoint::residual_mid, HookPoint::ffn_hidden,
+                                         HookPoint::ffn_out, HookPoint::residual_post,
+                                         HookPoint::final),
+                         [](const auto& info) { return std::string(to_string(info.param)); });
 
 // Head ablation by hand: what every head mixed becomes 0, so attention adds its output's bias
 // alone.

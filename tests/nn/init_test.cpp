@@ -59,6 +59,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Expectation{"xavier", Role::embedding, kStdSquare},
                     Expectation{"kaiming", Role::weight, 2.0 / kIn},
                     Expectation{"kaiming", Role::embedding, kStdSquare},
+                    Expectation{"pytorch", Role::residual_projection, 1.0 / (3 * kIn)},
+                    Expectation{"pytorch", Role::embedding, kStdSquare},
                     Expectation{"orthogonal", Role::weight, 1.0 / kIn},
                     Expectation{"orthogonal", Role::embedding, kStdSquare}));
 

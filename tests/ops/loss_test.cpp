@@ -203,4 +203,34 @@ TEST(CrossEntropy, RefusesWhatDoesNotFit) {  // B20
   expect_error<ValueError>(x, {0, 0}, 1.5, "cross_entropy: label_smoothing 1.5 is outside [0, 1]");
 }
 
+// y = 2x with the loss sum(x^2): dy/dx = 2 and weight * 2x.
+TEST(AttachLoss, AddsItsGradientToThatOfTheValue) {
+  Tape tape;
+  const Var x = tape.leaf(Array::from({3}, {1, -2, 0.5}, DType::float64));
+  const Var y = attach_loss(x * 2, sum(x * x), 0.3);
+  expect_near(y.value(), std::vector<double>{2, -4, 1}, 0);
+  const Gradients gradients = tape.backward(sum(y), Array::scalar(10, DType::float64));
+  expect_near(gradients[x], std::vector<double>{20 + 0.6, 20 - 1.2, 20 + 0.3}, 1e-14);
+}
+
+TEST(AttachLoss, LeavesConstantsAlone) {
+  const Var x(Array::from({2}, {1, 2}, DType::float64));
+  EXPECT_EQ(attach_loss(x, sum(x), 1).tape(), nullptr);
+  Tape tape;
+  const Var y = tape.leaf(Array::from({2}, {1, 2}, DType::float64));
+  const Gradients gradients =
+      tape.backward(sum(attach_loss(y, sum(x), 1)), Array::scalar(1, DType::float64));
+  expect_near(gradients[y], std::vector<double>{1, 1}, 0);
+}
+
+TEST(AttachLoss, RefusesALossOfManyValues) {
+  const Var x(Array::zeros({2}, DType::float64));
+  try {
+    (void)attach_loss(x, x, 1);
+    FAIL();
+  } catch (const ShapeError& error) {
+    EXPECT_STREQ(error.what(), "attach_loss: loss [2] is no scalar");
+  }
+}
+
 }  // namespace attune::loss_test

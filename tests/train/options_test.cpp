@@ -70,6 +70,7 @@ TEST(Options, EveryDocumentedNameIsKnown) {
                            "dropout",
                            "attn-dropout",
                            "label-smoothing",
+                           "expert-balance",
                            "batch-size",
                            "grad-accum",
                            "gradient-accumulation-steps",

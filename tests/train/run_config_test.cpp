@@ -189,6 +189,8 @@ TEST(RunConfig, EveryFieldOutsideItsDomainNamesItsOption) {
       {[](RunConfig& c) { c.eval_interval = 0; }, "--eval-interval: 0 is outside 1 to 2147483647"},
       {[](RunConfig& c) { c.eval_iters = 0; }, "--eval-iters: 0 is outside 1 to 2147483647"},
       {[](RunConfig& c) { c.log_interval = 0; }, "--log-interval: 0 is outside 1 to 2147483647"},
+      {[](RunConfig& c) { c.expert_balance = -1; },
+       "--expert-balance: -1 is not a finite number of at least 0"},
       {[](RunConfig& c) { c.label_smoothing = 1; }, "--label-smoothing: 1 is not in [0, 1)"},
       {[](RunConfig& c) { c.grad_clip = -1; },
        "--grad-clip: -1 is not a finite number of at least 0"},

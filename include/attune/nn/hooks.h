@@ -17,6 +17,7 @@ enum class HookPoint : std::uint8_t {
   value,          // [batch, key, kv_heads * value_dim]
   scores,         // [batch, heads, query, key]: scaled, biased, capped, before the mask
   pattern,        // [batch, heads, query, key]: weights after the softmax, before dropout
+  router,         // [batch, time, experts]: how likely each expert is (mixture of attentions)
   head_output,    // [batch, query, heads * value_dim]: the heads' mixtures, before the output map
   attention_out,  // [batch, time, model]: what attention adds to the stream
   residual_mid,   // [batch, time, model]: the stream between attention and feed-forward

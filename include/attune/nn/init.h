@@ -54,6 +54,7 @@ enum class Role : std::uint8_t {
 //   normal      N(0, std^2)
 //   xavier      U(+-sqrt(6 / (in + out))), variance 2 / (in + out)     (Glorot & Bengio 2010)
 //   kaiming     N(0, 2 / in)                                           (He et al. 2015)
+//   pytorch     U(+-1 / sqrt(in)), variance 1 / (3 in)                 (default of torch.nn.Linear)
 //   orthogonal  gain 1, variance 1 / max(in, out)                      (Saxe et al. 2014)
 //   constant    std everywhere: breaks no symmetry; for study
 // Linear maps are [out, in]. Embeddings are N(0, std^2) in all but constant.

@@ -30,6 +30,10 @@ struct Alarm {
   std::string message;        // one line: layer, head, what was found
 };
 
+// Of the normalised entropy.
+inline constexpr double kCollapsedBelow = 0.05;
+inline constexpr double kUniformAbove = 0.98;
+
 // One head as attention.jsonl has it.
 struct HeadReading {
   int layer = 0;

@@ -1,9 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
 namespace attune {
+
+// A figure that there is not.
+inline constexpr double kNoFigure = std::numeric_limits<double>::quiet_NaN();
 
 // The mean of independent measurements and the half-width of its 95 % confidence interval by
 // Student's t: t(0.975, n - 1) s / sqrt(n). A single measurement has no interval: NaN. One that is

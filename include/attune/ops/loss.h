@@ -22,4 +22,9 @@ struct CrossEntropy {
                                          double label_smoothing = 0,
                                          std::span<std::uint8_t> row_correct = {});
 
+// y as it is. On the way back, weight * loss is part of what is minimised: y gets the gradient that
+// came, loss [] gets `weight`, once. So a layer can have a loss of its own while it returns one
+// value; the weight is in units of what backward() begins with. Nothing where y is a constant.
+[[nodiscard]] Var attach_loss(const Var& y, const Var& loss, double weight);
+
 }  // namespace attune

@@ -28,6 +28,7 @@ struct RunConfig {
   std::int64_t train_size = 0;   // distinct training examples; 0: endless
   std::int64_t max_iters = 2000;
   double label_smoothing = 0;
+  double expert_balance = 0.01;  // factor on the balancing loss of a mixture; 0: none
 
   OptimizerConfig optimizer;
   ScheduleConfig schedule;

@@ -24,6 +24,8 @@ namespace attune {
 // The model's configuration for a task: vocabulary and, where --block-size was not given, context
 // follow from it. Throws ConfigError where the context is shorter than the task's examples.
 [[nodiscard]] TransformerConfig model_config(const RunConfig& config, const Task& task);
+// What the configuration says of one step; who looks on is for the caller to add.
+[[nodiscard]] TrainingStep::Options step_options(const RunConfig& config, std::int64_t step);
 
 // Makes a training run out of its parts. Step t is the state after t updates; a run makes max_iters
 // updates. At each step, in this order: checkpoint (where due), evaluation (where due), the best

@@ -48,6 +48,10 @@ class TrainingStep final {
   struct Options {
     Randomness random{};  // seed and step: dropout
     double label_smoothing = 0;
+    // Factor on what balances the experts of a mixture, added to the mean loss that is minimised,
+    // not to that which is reported. Of each shard's tokens by themselves, weighted with their
+    // number.
+    double expert_balance = 0;
     bool statistics = false;
     // Look at activations; blocks are then not computed again (checkpoint_activations).
     bool activations = false;
@@ -68,10 +72,14 @@ class TrainingStep final {
 
  private:
   struct Shard;
+  struct Extent {  // of the whole step
+    std::int64_t tokens = 0;
+    std::int64_t scored = 0;
+  };
   void run_shard(const StepPlace& place, const Batch& part, std::int64_t first_example,
-                 std::int64_t scored, const Options& options, OpProfile* profile);
+                 const Extent& step, const Options& options, OpProfile* profile);
   void run_shards(const Batch& batch, std::int64_t micro_batch, std::int64_t first_example,
-                  std::int64_t scored, const Options& options);
+                  const Extent& step, const Options& options);
   void add_shards(StepResult& result, bool first, RunProfile* profile);
   void name_unreached(StepResult& result) const;
 

@@ -10,7 +10,7 @@
 namespace attune {
 namespace {
 
-LocationSensitiveConfig checked(const LocationSensitiveConfig& config) {
+LocationSensitiveConfig valid(const LocationSensitiveConfig& config) {
   if (config.width < 1 || config.width % 2 == 0) {
     throw ConfigError("location-sensitive attention: filters of width " +
                       std::to_string(config.width) + ", expected an odd number");
@@ -33,7 +33,7 @@ Var windows(const Var& x, std::int64_t width) {
 LocationSensitiveAttention::LocationSensitiveAttention(const Scope& scope,
                                                        const LocationSensitiveConfig& config,
                                                        const InitScheme& init, int layer)
-    : config_(checked(config)),
+    : config_(valid(config)),
       path_(scope.path()),
       content_(scope, config.content, init, layer),
       filter_(scope / "filter", config.width, config.filters, false, init),

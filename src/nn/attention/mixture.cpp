@@ -5,11 +5,13 @@
 
 #include "attune/core/error.h"
 #include "attune/ops/arithmetic.h"
+#include "attune/ops/loss.h"
 #include "attune/ops/matmul.h"
 #include "attune/ops/reduce.h"
 #include "attune/ops/select.h"
 #include "attune/ops/shaping.h"
 #include "attune/ops/softmax.h"
+#include "core/index.h"
 #include "nn/attention/dot_product.h"
 #include "nn/attention/kinds.h"
 
@@ -27,8 +29,6 @@ AttentionConfig mixture_config(const AttentionConfig& config) {
       "mixture", config,
       {.kv_heads = true, .value_dim = true, .scale = true, .softcap = true, .dropout = true});
 }
-
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 
@@ -120,7 +120,10 @@ MixtureAttention::Routed MixtureAttention::route(const Var& x, const PositionCon
   const Shape shape = x.shape();
   const std::int64_t tokens = shape[0] * shape[1], experts = config_.experts;
   const Var flat = reshape(x, {tokens, shape[2]});
-  const Var p = softmax(router_(flat, pass));  // [tokens, experts]
+  const Var p =
+      reshape(pass.hook(HookPoint::router, layer_,
+                        reshape(softmax(router_(flat, pass)), {shape[0], shape[1], experts})),
+              {tokens, experts});
   const Assignment assignment(p.value());
 
   const Var query = reshape(of_experts(query_, flat, assignment, pass),
@@ -146,7 +149,10 @@ MixtureAttention::Routed MixtureAttention::route(const Var& x, const PositionCon
 
 Var MixtureAttention::operator()(const Var& x, const PositionContext& context,
                                  const Pass& pass) const {
-  return route(x, context, pass).y;
+  const Routed routed = route(x, context, pass);
+  if (pass.layer_loss_weight == 0) return routed.y;
+  const PathGuard guard(pass.tape, path_);
+  return attach_loss(routed.y, routed.balance, pass.layer_loss_weight);
 }
 
 std::unique_ptr<SelfAttention> attention_kind::make_mixture(const Scope& scope,

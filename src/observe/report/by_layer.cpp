@@ -12,14 +12,14 @@ namespace attune {
 namespace {
 
 // Where a parameter belongs, in the order of a forward pass.
-struct Part {
+struct LayerPart {
   int place = 0;  // 0 embeddings, 1 blocks, 2 what comes after
   std::int64_t layer = 0;
   std::string name;
-  auto operator<=>(const Part&) const = default;
+  auto operator<=>(const LayerPart&) const = default;
 };
 
-Part part_of(const std::string& parameter) {
+LayerPart part_of(const std::string& parameter) {
   const std::string first = parameter.substr(0, parameter.find('.'));
   if (first == "block") {
     const std::string rest = parameter.substr(std::min(parameter.size(), first.size() + 1));
@@ -37,7 +37,7 @@ struct Value {
 
 NamedSeries combined(const std::map<std::string, StepSeries>& by_parameter,
                      const std::function<double(std::vector<Value>&)>& combine) {
-  std::map<Part, std::map<double, std::vector<Value>>> parts;
+  std::map<LayerPart, std::map<double, std::vector<Value>>> parts;
   for (const auto& [parameter, series] : by_parameter) {
     auto& steps = parts[part_of(parameter)];
     for (std::size_t i = 0; i < series.steps.size(); ++i) {

@@ -42,25 +42,25 @@ constexpr const char* kMetrics[] = {"train_loss",
                                     "elapsed_seconds"};
 
 // Reads one log after the other into a run.
-class Reader final {
+class RunReader final {
  public:
-  Reader(fs::path directory, ReportRun& run) : directory_(std::move(directory)), run_(run) {}
+  RunReader(fs::path directory, ReportRun& run) : directory_(std::move(directory)), run_(run) {}
 
   void read() {
     read_config();
-    log("metrics.jsonl", "losses, accuracy, learning rate", &Reader::take_metrics);
-    log("attention.jsonl", "entropy of each head", &Reader::take_attention);
+    log("metrics.jsonl", "losses, accuracy, learning rate", &RunReader::take_metrics);
+    log("attention.jsonl", "entropy of each head", &RunReader::take_attention);
     choose_split();
     read_summary();
-    log("alarms.jsonl", "alarms, where there is one", &Reader::take_alarm);
-    log("gradients.jsonl", "gradients by layer", &Reader::take_gradients, "--log-grads");
-    log("activations.jsonl", "activations by layer", &Reader::take_activations,
+    log("alarms.jsonl", "alarms, where there is one", &RunReader::take_alarm);
+    log("gradients.jsonl", "gradients by layer", &RunReader::take_gradients, "--log-grads");
+    log("activations.jsonl", "activations by layer", &RunReader::take_activations,
         "--log-activations");
-    log("heads.jsonl", "scores of head detectors", &Reader::take_detectors, "--log-heads");
+    log("heads.jsonl", "scores of head detectors", &RunReader::take_detectors, "--log-heads");
   }
 
  private:
-  using Take = bool (Reader::*)(const json&);
+  using Take = bool (RunReader::*)(const json&);
 
   ReportRun::File& file(const char* name, const char* holds, const char* option = "") {
     ReportRun::File& file = run_.files.emplace_back();
@@ -239,7 +239,7 @@ ReportRun read_report_run(const fs::path& directory) {
   }
   ReportRun run;
   run.name = directory.string();
-  Reader(directory, run).read();
+  RunReader(directory, run).read();
   const bool holds_any = std::ranges::any_of(run.files, &ReportRun::File::found) ||
                          fs::exists(directory / "checkpoint.safetensors", ignored);
   if (!holds_any) throw IoError(fmt::format("{}: holds no file of a run", directory.string()));

@@ -8,8 +8,6 @@
 namespace attune {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 // Adds the smallest and the largest of records [begin, end), in their order.
 void add_extremes(const StepSeries& series, std::size_t begin, std::size_t end, StepSeries& kept) {
   std::size_t least = begin, largest = begin;
@@ -54,7 +52,8 @@ SpanTable span_table(const std::vector<const StepSeries*>& rows, std::size_t mos
   const double width = columns > 1 ? table.begins[columns - 1] - table.begins[columns - 2] : 1;
   table.end = std::max(steps.back(), table.begins.back() + width);
   for (const StepSeries* row : rows) {
-    std::vector<double>& values = table.values.emplace_back(columns, kNan);
+    std::vector<double>& values =
+        table.values.emplace_back(columns, std::numeric_limits<double>::quiet_NaN());
     for (std::size_t i = 0; i < row->steps.size(); ++i) {
       const auto after = std::ranges::upper_bound(table.begins, row->steps[i]);
       double& cell = values[static_cast<std::size_t>(after - table.begins.begin()) - 1];

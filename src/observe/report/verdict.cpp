@@ -11,7 +11,6 @@
 namespace attune {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kCollapsed = 0.05;
 constexpr double kUniform = 0.98;
 constexpr std::size_t kRecords = 3;
@@ -180,7 +179,7 @@ double first_step_below(const StepSeries& series, double threshold, double until
     in_a_row = series.values[i] < threshold ? in_a_row + 1 : 0;
     if (in_a_row == kRecords) return series.steps[i + 1 - kRecords];
   }
-  return kNan;
+  return std::numeric_limits<double>::quiet_NaN();
 }
 
 Verdict verdict_of(const ReportRun& run) {

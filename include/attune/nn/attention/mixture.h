@@ -31,11 +31,11 @@ class MixtureAttention final : public SelfAttention {
     std::vector<std::int64_t> tokens;  // of each expert
     // E sum_e f_e mean_t p_te, f_e the share of tokens of expert e (Fedus et al. 2022, section
     // 2.2): 1 where all are equal, up to E. A small multiple of it, added to the loss, keeps the
-    // experts in balance; without it few of them may take all.
+    // experts in balance; without it few of them may take all. The tokens are those of the pass.
     Var balance;  // []
   };
   [[nodiscard]] Routed route(const Var& x, const PositionContext& context, const Pass& pass) const;
-  // route().y
+  // route().y; its gradient is also that of pass.layer_loss_weight * balance.
   [[nodiscard]] Var operator()(const Var& x, const PositionContext& context,
                                const Pass& pass) const override;
   [[nodiscard]] std::int64_t logged_heads() const override { return config_.heads; }
