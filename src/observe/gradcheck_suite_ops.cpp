@@ -204,6 +204,9 @@ void add_normalisation(Cases& cases) {
   }
   add_cross_entropy(cases, "", 0);
   add_cross_entropy(cases, " label smoothing", 0.2);
+  // With another weight the gradient is not that of the value, as it should be.
+  cases.push_back(uniform_case("attach_loss weight 0", {{2, 3}, {4}},
+                               [](Values x) { return attach_loss(x[0], sum(x[1] * x[1]), 0); }));
 }
 
 }  // namespace attune::gradcheck_suite
