@@ -23,6 +23,10 @@ constexpr int kPanelWidth = 440;
 // Told apart by people who see red and green alike (Okabe & Ito 2008), yellow left out.
 constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                     "#56b4e9", "#e69f00", "#000000"};
+// Of the first series with these colours, the second seven, ...: circles, squares, triangles.
+constexpr int kMarks[] = {7, 5, 9};
+constexpr int kDashes[] = {1, 4, 5};
+constexpr int kPredicted = 2;
 
 [[noreturn]] void fail(const std::string& what) { throw ValueError("picture: " + what); }
 
@@ -74,6 +78,19 @@ Range y_range(const Plot& plot) {
   return range.widened(1.4);
 }
 
+// The numbers of these first digits within a range.
+std::vector<std::string> round_numbers(const Range& range, const std::vector<double>& digits) {
+  std::vector<std::string> texts;
+  for (double decade = std::pow(10, std::floor(std::log10(range.low))); decade < range.high;
+       decade *= 10) {
+    for (const double digit : digits) {
+      if (digit * decade >= range.low && digit * decade <= range.high)
+        texts.push_back(fmt::format("{:g}", digit * decade));
+    }
+  }
+  return texts;
+}
+
 // Powers of ten alone would leave an axis of less than two decades with one number or none.
 std::string log_axis(char axis, const Range& range) {
   std::string script = fmt::format("set logscale {}\nset format {} '%g'\n", axis, axis);
@@ -81,14 +98,9 @@ std::string log_axis(char axis, const Range& range) {
   script +=
       fmt::format("set {}range [{}:{}]\n", axis, format_float(range.low), format_float(range.high));
   if (range.high / range.low >= 100) return script;
-  std::vector<std::string> texts;
-  for (double decade = std::pow(10, std::floor(std::log10(range.low))); decade < range.high;
-       decade *= 10) {
-    for (const double digit : {1.0, 2.0, 5.0}) {
-      if (digit * decade >= range.low && digit * decade <= range.high)
-        texts.push_back(fmt::format("{:g}", digit * decade));
-    }
-  }
+  static const std::vector<double> kFew{1, 2, 5}, kMany{1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9};
+  std::vector<std::string> texts = round_numbers(range, kFew);
+  if (texts.size() < 3) texts = round_numbers(range, kMany);
   if (texts.empty()) return script;
   return script + fmt::format("set {}tics ({})\n", axis, fmt::join(texts, ", "));
 }
@@ -125,7 +137,7 @@ void check(const PlotSeries& series) {
 std::string axes_of(const Plot& plot) {
   std::string script = fmt::format(
       "reset\nset title {}\nset xlabel {}\nset ylabel {}\nset grid lc rgb '#dddddd' lt 1\n"
-      "set border 3\nset tics nomirror\nset key below Left reverse\n"
+      "set border 3\nset tics nomirror\nset key below Left reverse title ' '\n"
       "set autoscale xfix\nset offsets graph 0.03, graph 0.03\n",
       literal(plot.title), literal(plot.x_label), literal(plot.y_label));
   if (plot.log_x) script += log_axis('x', x_range(plot));
@@ -155,9 +167,10 @@ std::string panel(const Plot& plot) {
     const char* style = series.dashed || is_crowded ? "using 1:2 with lines"
                         : has_errors                ? "using 1:2:3:4 with yerrorlines"
                                                     : "using 1:2 with linespoints";
-    lines.push_back(fmt::format("$s{} {} lw 1.6 pt 7 ps 0.5 dt {} lc rgb '{}' title {}", i, style,
-                                series.dashed ? 2 : 1, kColours[colour % std::size(kColours)],
-                                literal(series.name)));
+    const std::size_t turn = colour / std::size(kColours) % std::size(kMarks);
+    lines.push_back(fmt::format("$s{} {} lw 1.6 pt {} ps 0.5 dt {} lc rgb '{}' title {}", i, style,
+                                kMarks[turn], series.dashed ? kPredicted : kDashes[turn],
+                                kColours[colour % std::size(kColours)], literal(series.name)));
   }
   // An empty panel keeps its place and its title.
   if (lines.empty()) return script + "set xrange [0:1]\nset yrange [0.1:1]\nplot NaN notitle\n";
@@ -221,7 +234,7 @@ int legend_height(const Plot& plot) {
     widest = std::max(widest, decode_utf8(series.name, nullptr).size());
   const std::size_t in_a_row =
       std::max<std::size_t>(1, static_cast<std::size_t>(kPanelWidth) / (70 + 7 * widest));
-  return static_cast<int>(16 * ((plot.series.size() + in_a_row - 1) / in_a_row));
+  return static_cast<int>(10 + 16 * ((plot.series.size() + in_a_row - 1) / in_a_row));
 }
 
 int rows_for(std::size_t panels, int columns) {
