@@ -184,7 +184,14 @@ void write_files(const AttentionPatterns& patterns, const Chosen& chosen, const 
 }
 
 bool asks(const Arguments& arguments) {
-  for (const char* name : {"heads", "rank", "lens", "ablate", "patch"})
+  for (const char* name : {"heads", "rank", "experts", "lens", "ablate", "patch"})
+    if (arguments.find(name)) return true;
+  return false;
+}
+
+// Whether a question is about more than the input.
+bool asks_heldout(const Arguments& arguments) {
+  for (const char* name : {"experts", "lens", "ablate"})
     if (arguments.find(name)) return true;
   return false;
 }
@@ -196,7 +203,7 @@ std::vector<Table> tables_of(const Arguments& arguments, const SavedRun& run, co
   if (arguments.find("heads")) tables.push_back(heads_table(model));
   if (arguments.find("rank")) tables.push_back(rank_table(patterns));
   if (arguments.find("patch")) tables.push_back(patch_table(arguments, run, input));
-  if (task == nullptr || (!arguments.find("lens") && !arguments.find("ablate"))) return tables;
+  if (!asks_heldout(arguments)) return tables;
   const std::int64_t threads = arguments.integer("threads", 0, 1024).value_or(0);
   ThreadPool pool(threads > 0 ? static_cast<int>(threads) : ThreadPool::available_cores());
   const BatchSource source(*task, static_cast<std::uint64_t>(run.config().seed), 0);
@@ -205,6 +212,7 @@ std::vector<Table> tables_of(const Arguments& arguments, const SavedRun& run, co
   options.batch_size =
       arguments.integer("batch-size", 1, 1 << 20).value_or(run.config().batch_size);
   const Heldout heldout{source, options, pool};
+  if (arguments.find("experts")) tables.push_back(experts_table(model, heldout));
   if (arguments.find("lens")) tables.push_back(lens_table(model, heldout));
   if (arguments.find("ablate"))
     tables.push_back(ablation_table(model, heldout,
@@ -240,8 +248,7 @@ int run_attention(const Command& command, Words words) {
     throw ConfigError("--together: says which heads --ablate takes out; give that, too");
   const Shades shades = shades_option(arguments);
   const SavedRun run(arguments.positionals.front());
-  const bool needs_task =
-      !arguments.find("input") || arguments.find("lens") || arguments.find("ablate");
+  const bool needs_task = !arguments.find("input") || asks_heldout(arguments);
   const std::unique_ptr<Task> task =
       needs_task ? run.task(arguments.find("data") ? *arguments.find("data") : "") : nullptr;
   const Input input = read_input(arguments, run, task.get());

@@ -6,8 +6,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attune/core/error.h"
 #include "attune/core/text.h"
 #include "attune/observe/effective_rank.h"
+#include "attune/observe/expert_load.h"
 #include "attune/observe/head_detectors.h"
 #include "attune/observe/logit_lens.h"
 #include "attune/observe/text_table.h"
@@ -130,6 +132,29 @@ Table heads_table(const Transformer& model) {
                             one.induction, role_of(one)});
     }
   }
+  return table;
+}
+
+Table experts_table(const Transformer& model, const Heldout& heldout) {
+  if (model.config().attention != "mixture")
+    throw ConfigError(
+        fmt::format("--experts: --attention {} has none, mixture has", model.config().attention));
+  const std::int64_t size = heldout.options.batch_size;
+  std::vector<Batch> batches;
+  for (std::int64_t i = 0; i < heldout.options.batches; ++i)
+    batches.push_back(heldout.source.evaluation(Split::validation, i * size, size));
+  const std::vector<ExpertLoad> loads = expert_loads(model, batches);
+  Table table{"experts", "", {"expert", "share of tokens", "mean probability"}, {}};
+  std::vector<std::string> variations;
+  for (std::size_t layer = 0; layer < loads.size(); ++layer) {
+    variations.push_back(fmt::format("{:.2f}", loads[layer].variation()));
+    for (std::size_t e = 0; e < loads[layer].shares.size(); ++e)
+      table.rows.push_back(
+          {fmt::format("{}.{}", layer, e), loads[layer].shares[e], loads[layer].probabilities[e]});
+  }
+  table.title = fmt::format(
+      "tokens of {} held-out examples by expert; standard deviation over mean, by layer: {}",
+      size * heldout.options.batches, fmt::join(variations, ", "));
   return table;
 }
 

@@ -38,6 +38,8 @@ struct Heldout {
 [[nodiscard]] Table entropy_rows(const AttentionPatterns& patterns);
 [[nodiscard]] Table rank_table(const AttentionPatterns& patterns);
 [[nodiscard]] Table heads_table(const Transformer& model);
+// One expert of a mixture a row. Throws ConfigError where there are none.
+[[nodiscard]] Table experts_table(const Transformer& model, const Heldout& heldout);
 // The loss without each head, without all, and without those of `together`, where there are some.
 [[nodiscard]] Table ablation_table(const Transformer& model, const Heldout& heldout, bool by_mean,
                                    std::span<const HeadRef> together);

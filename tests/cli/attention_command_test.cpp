@@ -88,6 +88,20 @@ TEST_F(AttentionCommand, TablesBeginAndEndWithTheModelItself) {
   EXPECT_EQ(json.at("ablation")[4].at("loss"), json.at("ablation")[3].at("loss"));  // all of two
 }
 
+TEST_F(AttentionCommand, ExpertsOfAMixtureAreCounted) {
+  ASSERT_EQ(
+      space_->run(tiny_run("experts") + Words{"--attention=mixture", "--attn-experts=2"}).code, 0);
+  const nlohmann::json rows = json_of({"attention", "experts", "--experts"}).at("experts");
+  ASSERT_EQ(rows.size(), 2u);
+  double shares = 0, probabilities = 0;
+  for (const nlohmann::json& row : rows) {
+    shares += row.at("share_of_tokens").get<double>();
+    probabilities += row.at("mean_probability").get<double>();
+  }
+  EXPECT_NEAR(shares, 1, 1e-9);
+  EXPECT_NEAR(probabilities, 1, 1e-5);
+}
+
 TEST_F(AttentionCommand, PatchingTheStreamBeforeTheFirstLayerGivesAllBack) {
   const Words clean = {"attention", "run", "--input", "2 1 2 = 2 1", "--patch", "2 9 2 = 2 1"};
   for (const char* metric : {"loss", "logits"}) {
@@ -136,6 +150,7 @@ TEST_F(AttentionCommand, WrongWordsAreUsageErrorsThatSayWhatFits) {
       {{"attention", "run", "--layer=1"}, "--layer: '1' is not a whole number from 0 to 0"},
       {{"attention", "run", "--shades=blcks"}, "--shades: 'blcks' is none of auto, ascii"},
       {{"attention", "run", "--ablate", "--together=0.2"}, "--together: '0.2' is no head"},
+      {{"attention", "run", "--experts"}, "--experts: --attention dot-product has none"},
       {{"attention", "run", "--patch=1"}, "--patch: 1 tokens, the clean input has"},
       {{"attention", "run", "--patch=1", "--patch-at=residul_pre", "--input=2"},
        "did you mean residual_pre"},
