@@ -18,7 +18,8 @@
 // points with several seeds; the frame makes means and intervals, tables, lines and pictures.
 namespace attune::cli {
 
-// What one grid point and seed gave. All seeds of a study give the same tables, rows and columns.
+// What one grid point and seed gave. All points give the same tables, all seeds of a point the same
+// rows and columns; points may differ in them, such as with and without biases.
 struct StudyTable {
   std::string name;                  // "layers"
   std::string place;                 // what its rows are: "layer"; empty: one row without a place
@@ -109,9 +110,13 @@ struct StudyResult {
   std::int64_t seeds = 0;
   std::vector<std::vector<StudyTable>> measured;  // [point * seeds + seed][table]
 
-  // Of a place of a point's table, by column.
-  [[nodiscard]] std::vector<Interval> intervals(std::size_t point, std::size_t table,
-                                                std::size_t row) const;
+  // Of a table, of all points together.
+  [[nodiscard]] std::vector<std::string> columns(std::size_t table) const;
+  // Of a place of a point's table; kNoFigure where the point does not have the column.
+  [[nodiscard]] double value(std::size_t point, std::size_t seed, std::size_t table,
+                             std::size_t row, const std::string& column) const;
+  [[nodiscard]] Interval interval(std::size_t point, std::size_t table, std::size_t row,
+                                  const std::string& column) const;
   // The first measurement's tables of a point.
   [[nodiscard]] const std::vector<StudyTable>& tables(std::size_t point) const;
   // Points that differ in nothing but the depth option, shallow to deep, side by side.

@@ -64,10 +64,10 @@ void add_summary(const StudyResult& result, std::size_t point, std::string& line
       line["summary"] = tables[t].name;
       if (!tables[t].place.empty()) line[tables[t].place] = value_of(tables[t].rows[r].place);
       line["seeds"] = result.seeds;
-      const std::vector<Interval> intervals = result.intervals(point, t, r);
-      for (std::size_t c = 0; c < intervals.size(); ++c) {
-        line[tables[t].columns[c]] = intervals[c].mean;
-        if (result.seeds > 1) line[tables[t].columns[c] + "_ci95"] = intervals[c].half_width;
+      for (const std::string& column : tables[t].columns) {
+        const Interval interval = result.interval(point, t, r, column);
+        line[column] = interval.mean;
+        if (result.seeds > 1) line[column + "_ci95"] = interval.half_width;
       }
       name_nonfinite(line);
       lines += strict_text(line) + '\n';

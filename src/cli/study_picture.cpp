@@ -27,13 +27,6 @@ std::string label_of(const StudyResult& result, std::size_t point) {
   return label.empty() ? result.study.name : label;
 }
 
-std::size_t column_of(const StudyTable& table, const std::string& name) {
-  const auto found = std::ranges::find(table.columns, name);
-  if (found == table.columns.end())
-    throw InternalError("study: no column " + name + " in " + table.name);
-  return static_cast<std::size_t>(found - table.columns.begin());
-}
-
 void add_point_to(PlotSeries& series, double x, const Interval& interval) {
   series.x.push_back(x);
   series.y.push_back(interval.mean);
@@ -41,12 +34,12 @@ void add_point_to(PlotSeries& series, double x, const Interval& interval) {
 }
 
 PlotSeries series_over_places(const StudyResult& result, std::size_t point, std::size_t t,
-                              std::size_t column) {
+                              const std::string& column) {
   PlotSeries series;
   const StudyTable& table = result.tables(point)[t];
   for (std::size_t r = 0; r < table.rows.size(); ++r)
     add_point_to(series, parse_float(table.rows[r].place).value_or(static_cast<double>(r)),
-                 result.intervals(point, t, r)[column]);
+                 result.interval(point, t, r, column));
   return series;
 }
 
@@ -56,15 +49,17 @@ Plot plot_of(const StudyResult& result, const StudyPanel& panel) {
   while (tables.at(t).name != panel.table) ++t;
   const std::string x_label = spaced(panel.over_depth ? result.study.depth : tables[t].place);
   Plot plot{panel.title, x_label, panel.y_label, panel.log_x, panel.log_y, {}};
+  const std::vector<std::string> columns = result.columns(t);
   for (const std::vector<std::size_t>& group : result.groups()) {
     for (const std::string& name : panel.columns) {
-      const std::size_t column = column_of(tables[t], name);
+      if (std::ranges::count(columns, name) == 0)
+        throw InternalError("study: no column " + name + " in " + panel.table);
       PlotSeries series;
       if (panel.over_depth) {
         for (const std::size_t p : group)
-          add_point_to(series, result.depth_of(p), result.intervals(p, t, 0)[column]);
+          add_point_to(series, result.depth_of(p), result.interval(p, t, 0, name));
       } else {
-        series = series_over_places(result, group.back(), t, column);
+        series = series_over_places(result, group.back(), t, name);
       }
       series.name = label_of(result, group.front());
       if (panel.columns.size() > 1)

@@ -5,18 +5,29 @@
 
 namespace attune::cli {
 
-std::vector<Interval> StudyResult::intervals(std::size_t point, std::size_t table,
-                                             std::size_t row) const {
-  const std::size_t begin = point * static_cast<std::size_t>(seeds);
-  const std::size_t columns = measured[begin][table].columns.size();
-  std::vector<Interval> result;
-  for (std::size_t c = 0; c < columns; ++c) {
-    std::vector<double> values;
-    for (std::size_t s = 0; s < static_cast<std::size_t>(seeds); ++s)
-      values.push_back(measured[begin + s].at(table).rows.at(row).values.at(c));
-    result.push_back(confidence_interval(values));
+std::vector<std::string> StudyResult::columns(std::size_t table) const {
+  std::vector<std::string> columns;
+  for (std::size_t point = 0; point < grid.points.size(); ++point) {
+    for (const std::string& column : tables(point).at(table).columns)
+      if (std::ranges::count(columns, column) == 0) columns.push_back(column);
   }
-  return result;
+  return columns;
+}
+
+double StudyResult::value(std::size_t point, std::size_t seed, std::size_t table, std::size_t row,
+                          const std::string& column) const {
+  const StudyTable& own = measured[point * static_cast<std::size_t>(seeds) + seed].at(table);
+  const auto found = std::ranges::find(own.columns, column);
+  if (found == own.columns.end()) return kNoFigure;
+  return own.rows.at(row).values.at(static_cast<std::size_t>(found - own.columns.begin()));
+}
+
+Interval StudyResult::interval(std::size_t point, std::size_t table, std::size_t row,
+                               const std::string& column) const {
+  std::vector<double> values;
+  for (std::size_t seed = 0; seed < static_cast<std::size_t>(seeds); ++seed)
+    values.push_back(value(point, seed, table, row, column));
+  return confidence_interval(values);
 }
 
 const std::vector<StudyTable>& StudyResult::tables(std::size_t point) const {
@@ -61,20 +72,18 @@ namespace {
 
 // The exponent of one column of a group of points.
 StudySlope slope_of(const StudyResult& result, const std::vector<std::size_t>& group, std::size_t t,
-                    std::size_t c) {
+                    const std::string& column, bool has_law) {
   std::vector<double> exponents;
-  for (std::size_t s = 0; s < static_cast<std::size_t>(result.seeds); ++s) {
+  for (std::size_t seed = 0; seed < static_cast<std::size_t>(result.seeds); ++seed) {
     std::vector<double> x, y;
     for (const std::size_t p : group) {
-      const std::size_t index = p * static_cast<std::size_t>(result.seeds) + s;
       x.push_back(result.depth_of(p));
-      y.push_back(result.measured[index][t].rows[0].values[c]);
+      y.push_back(result.value(p, seed, t, 0, column));
     }
     exponents.push_back(log_log_slope(x, y));
   }
-  const StudyTable& table = result.tables(group.front())[t];
-  const bool has_law = c == 0 && result.study.law;
-  return {group.front(), table.name, table.columns[c], confidence_interval(exponents),
+  return {group.front(), result.tables(group.front())[t].name, column,
+          confidence_interval(exponents),
           has_law ? result.study.law(result.grid.points[group.front()].config) : ""};
 }
 
@@ -86,9 +95,14 @@ std::vector<StudySlope> study_slopes(const StudyResult& result) {
   const std::vector<StudyTable>& tables = result.tables(0);
   for (std::size_t t = 0; t < tables.size(); ++t) {
     if (!tables[t].place.empty()) continue;
-    for (std::size_t c = 0; c < tables[t].columns.size(); ++c) {
-      for (const std::vector<std::size_t>& group : result.groups())
-        slopes.push_back(slope_of(result, group, t, c));
+    const std::vector<std::string> columns = result.columns(t);
+    for (const std::string& column : columns) {
+      const bool has_law = column == columns.front() && result.study.law;
+      for (const std::vector<std::size_t>& group : result.groups()) {
+        const std::vector<std::string>& own = result.tables(group.front())[t].columns;
+        if (std::ranges::count(own, column) > 0)
+          slopes.push_back(slope_of(result, group, t, column, has_law));
+      }
     }
   }
   return slopes;

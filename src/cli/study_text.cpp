@@ -35,12 +35,12 @@ std::vector<std::size_t> shown_places(std::size_t count) {
 }
 
 // Columns of a table that a terminal shows.
-std::vector<std::size_t> shown_columns(const StudyTable& table) {
-  std::vector<std::size_t> columns;
-  for (std::size_t c = 0; c < table.columns.size(); ++c) {
-    if (table.shown.empty() || std::ranges::count(table.shown, table.columns[c]) > 0)
-      columns.push_back(c);
-  }
+std::vector<std::string> shown_columns(const StudyResult& result, std::size_t t) {
+  std::vector<std::string> columns = result.columns(t);
+  const std::vector<std::string>& shown = result.tables(0)[t].shown;
+  if (!shown.empty())
+    std::erase_if(columns,
+                  [&](const std::string& name) { return !std::ranges::count(shown, name); });
   return columns;
 }
 
@@ -76,7 +76,7 @@ std::string crosswise(const StudyResult& result, std::size_t t) {
   for (const std::size_t p : shown_points(result, true)) {
     std::vector<std::string> cells = result.grid.points[p].values;
     for (const std::size_t r : shown_places(result.tables(p)[t].rows.size()))
-      cells.push_back(cell_of(result.intervals(p, t, r).front(), 1));
+      cells.push_back(cell_of(result.interval(p, t, r, table.columns.front()), 1));
     text.add(std::move(cells));
   }
   return words_of(table.columns.front()) + "\n" + text.text();
@@ -87,16 +87,16 @@ std::string lengthwise(const StudyResult& result, std::size_t t) {
   std::vector<std::string> header = axis_names(result);
   const bool has_places = !table.place.empty();
   if (has_places) header.push_back(words_of(table.place));
-  const std::vector<std::size_t> columns = shown_columns(table);
-  for (const std::size_t c : columns) header.push_back(words_of(table.columns[c]));
+  const std::vector<std::string> columns = shown_columns(result, t);
+  for (const std::string& column : columns) header.push_back(words_of(column));
   TextTable text(header);
   for (const std::size_t p : shown_points(result, has_places)) {
     const std::vector<StudyTable::Row>& rows = result.tables(p)[t].rows;
     for (const std::size_t r : shown_places(rows.size())) {
       std::vector<std::string> cells = result.grid.points[p].values;
       if (has_places) cells.push_back(rows[r].place);
-      const std::vector<Interval> intervals = result.intervals(p, t, r);
-      for (const std::size_t c : columns) cells.push_back(cell_of(intervals[c], 2));
+      for (const std::string& column : columns)
+        cells.push_back(cell_of(result.interval(p, t, r, column), 2));
       text.add(std::move(cells));
     }
   }
@@ -144,7 +144,7 @@ std::string study_text(const StudyResult& result) {
   const std::vector<StudyTable>& tables = result.tables(0);
   for (std::size_t t = 0; t < tables.size(); ++t) {
     if (tables[t].is_long) continue;
-    const bool is_narrow = !tables[t].place.empty() && tables[t].columns.size() == 1;
+    const bool is_narrow = !tables[t].place.empty() && result.columns(t).size() == 1;
     text +=
         (is_narrow && has_same_places(result, t) ? crosswise(result, t) : lengthwise(result, t)) +
         '\n';

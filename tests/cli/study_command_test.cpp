@@ -1,5 +1,7 @@
 #include <cmath>
+#include <sstream>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "run_binary.h"
@@ -53,6 +55,39 @@ TEST(StudyCommand, LinesHoldEveryMeasurementAndTheirIntervals) {
   EXPECT_NEAR(summary["last_ffn_down_weight"], mean, 1e-12);
   EXPECT_NEAR(summary["last_ffn_down_weight_ci95"], 4.3027 * std::sqrt(squares / 6), 1e-4 * mean);
   EXPECT_NEAR(exponent["exponent"], slope, 1e-9);
+}
+
+// Models with biases have columns that those without lack: a row of the table is found by names.
+TEST(StudyCommand, TablesHoldWhatTheLinesHold) {
+  const Workspace work;
+  const Result result = work.run(with(kTiny, {"--out-dir", "s"}));
+  ASSERT_EQ(result.code, 0) << result.err;
+  int checked = 0;
+  for (const nlohmann::json& line : work.log("s/gradients.jsonl")) {
+    if (line.value("summary", "") != "layers" || line["n_layer"] != 4 || line["layer"] != 3)
+      continue;
+    std::string cells;
+    for (const char* name : {"attention_query_weight", "attention_value_weight",
+                             "attention_output_weight", "ffn_up_weight", "ffn_down_weight"})
+      cells += fmt::format(" {:.4g}", line[name].get<double>());
+    const std::string bias = line["bias"], place = line["norm_pos"];
+    std::istringstream lines(result.out);
+    for (std::string row; std::getline(lines, row);) {
+      std::istringstream words(row);
+      std::string shown;
+      bool is_bias = false, is_place = false, is_layer = false;
+      for (std::string word; words >> word;) {
+        if (is_layer && !word.starts_with("±")) shown += " " + word;
+        is_bias |= word == bias;
+        is_place |= word == place;
+        is_layer |= is_bias && is_place && word == "3";
+      }
+      if (!is_layer) continue;
+      EXPECT_EQ(shown, cells) << row;
+      ++checked;
+    }
+  }
+  EXPECT_EQ(checked, 4);
 }
 
 TEST(StudyCommand, DoesNotDependOnThreadsAndOverwritesNothing) {
