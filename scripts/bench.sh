@@ -4,7 +4,7 @@
 # usage: scripts/bench.sh [char|small|toy|wide ...]     default: all, about 15 minutes with PyTorch
 #        scripts/bench.sh profile [CONFIGURATION ...]   where the time of a step goes to, operation by operation
 #        scripts/bench.sh attention                     time and memory over the length of a sequence, sparse masks, kinds of attention
-#        scripts/bench.sh logs                          what entropies, gradients and activations of each step cost
+#        scripts/bench.sh logs [toy|copy|text ...]      what entropies, gradients and activations of each step cost, 5 minutes
 #        scripts/bench.sh generation [ENCODING ...]     tokens made through a key-value cache
 # environment: THREADS=1,2 (default: 1 and all cores, at most 2), ROUNDS=11, PYTHON=python3
 set -euo pipefail
@@ -31,7 +31,7 @@ case ${configurations[0]} in
   attention)
     "$programs/attention_benchmark" "${configurations[@]:1}" --rounds "$rounds"
     exec "$programs/attention_kinds_benchmark" --rounds "$rounds" ;;
-  logs) exec "$programs/log_benchmark" --rounds "$rounds" ;;
+  logs) exec "$programs/log_benchmark" "${configurations[@]:1}" ;;
   generation) exec "$programs/generation_benchmark" "${configurations[@]:1}" --rounds "$rounds" ;;
 esac
 

@@ -136,14 +136,14 @@ Table heads_table(const Transformer& model) {
 }
 
 Table experts_table(const Transformer& model, const Heldout& heldout) {
-  if (model.config().attention != "mixture")
-    throw ConfigError(
-        fmt::format("--experts: --attention {} has none, mixture has", model.config().attention));
   const std::int64_t size = heldout.options.batch_size;
   std::vector<Batch> batches;
   for (std::int64_t i = 0; i < heldout.options.batches; ++i)
     batches.push_back(heldout.source.evaluation(Split::validation, i * size, size));
   const std::vector<ExpertLoad> loads = expert_loads(model, batches);
+  if (loads.empty())
+    throw ConfigError(
+        fmt::format("--experts: --attention {} has none, mixture has", model.config().attention));
   Table table{"experts", "", {"expert", "share of tokens", "mean probability"}, {}};
   std::vector<std::string> variations;
   for (std::size_t layer = 0; layer < loads.size(); ++layer) {

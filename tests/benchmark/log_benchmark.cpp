@@ -199,24 +199,30 @@ void print_ratios(const std::string& name, const std::vector<std::vector<double>
   std::fflush(stdout);
 }
 
-void measure(const std::string& name, const std::string& task, Choices choices, int rounds,
+struct Size {
+  std::string task;
+  Choices choices;
+  int periods;  // in a part of a round
+};
+
+void measure(const std::string& name, const Size& size, int rounds,
              const std::filesystem::path& place) {
-  choices.emplace_back("max-iters", std::to_string((kParts * rounds + 1) * kPeriod));
+  Choices choices = size.choices;
+  choices.emplace_back("max-iters", std::to_string((kParts * rounds * size.periods + 1) * kPeriod));
   Turns turns(variants().size());
-  std::vector<std::vector<double>> steps(variants().size());
-  std::vector<std::thread> threads;
+  std::vector<std::unique_ptr<Watched>> runs;
   for (std::size_t v = 0; v < variants().size(); ++v) {
     const std::filesystem::path folder = place / fmt::format("{}-{}", name, v);
     std::filesystem::create_directories(folder);
     Choices all = choices;
     all.insert(all.end(), variants()[v].logs.begin(), variants()[v].logs.end());
-    threads.emplace_back([&steps, &turns, task, all, folder, v] {
-      steps[v] = Watched(task, all, folder, turns, v).run();
-    });
+    runs.push_back(std::make_unique<Watched>(size.task, all, folder, turns, v));
   }
+  std::vector<std::vector<double>> steps(variants().size());
+  std::vector<std::thread> threads;
+  for (std::size_t v = 0; v < variants().size(); ++v)
+    threads.emplace_back([&steps, &runs, v] { steps[v] = runs[v]->run(); });
   for (std::thread& thread : threads) thread.join();
-  for (std::vector<double>& one : steps)
-    one.resize(static_cast<std::size_t>((kParts * rounds + 1) * kPeriod));
   print_ratios(name, steps);
 }
 
@@ -232,7 +238,8 @@ int run(int count, char** words) {
   cxxopts::Options options("log_benchmark",
                            "Times the steps of training runs that differ in their logs, in turns, "
                            "beside those of a run without logs.");
-  options.add_options()("rounds", "times 250 steps", cxxopts::value<int>()->default_value("4"))(
+  options.add_options()("rounds", "times what takes a minute or two",
+                        cxxopts::value<int>()->default_value("1"))(
       "size", "toy, copy or text", cxxopts::value<std::vector<std::string>>())("help",
                                                                                "print this");
   options.parse_positional("size");
@@ -251,15 +258,15 @@ int run(int count, char** words) {
   std::filesystem::create_directories(place);
   const std::filesystem::path text = place / "text";
   write_file_atomically(text, random_words());
-  const std::map<std::string, std::pair<std::string, Choices>> tasks = {
+  const std::map<std::string, Size> known = {
       {"toy",
-       {"copy", {{"n-head", "2"}, {"n-embd", "32"}, {"length", "1..7"}, {"batch-size", "32"}}}},
-      {"copy", {"copy", {}}},
-      {"text", {"text", {{"data", text.string()}}}}};
+       {"copy", {{"n-head", "2"}, {"n-embd", "32"}, {"length", "1..7"}, {"batch-size", "32"}}, 6}},
+      {"copy", {"copy", {}, 2}},
+      {"text", {"text", {{"data", text.string()}}, 1}}};
   for (const std::string& size : sizes) {
-    const auto found = tasks.find(size);
-    if (found == tasks.end()) throw ConfigError(fmt::format("'{}' is not toy, copy or text", size));
-    measure(size, found->second.first, found->second.second, rounds, place);
+    const auto found = known.find(size);
+    if (found == known.end()) throw ConfigError(fmt::format("'{}' is not toy, copy or text", size));
+    measure(size, found->second, rounds, place);
   }
   std::filesystem::remove_all(place);
   return 0;

@@ -1,8 +1,6 @@
 #include "attune/train/training_step.h"
 
-#include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "attune/array/buffer_pool.h"
 #include "attune/core/error.h"
@@ -308,101 +306,6 @@ TEST(ReduceGradients, LeavesAnArrayThatSomeoneHoldsAsItIs) {
   (void)reduce_gradients(parts, pool);
   expect_near(a[0], {2, 3});
   expect_near(held, {1, 2});
-}
-
-// What balances the experts of a mixture, over all layers: E sum_e f_e mean_t p_te.
-class Balance final : public Hooks {
- public:
-  Var at(HookPoint point, int /*layer*/, const Var& x) override {
-    if (point != HookPoint::router) return x;
-    const auto experts = static_cast<std::size_t>(x.shape().last());
-    const std::vector<double> p = x.value().to_vector();
-    const auto tokens = static_cast<double>(p.size() / experts);
-    std::vector<double> share(experts), mean(experts);
-    for (std::size_t row = 0; row < p.size(); row += experts) {
-      const auto begin = p.begin() + static_cast<std::ptrdiff_t>(row);
-      const auto best = std::max_element(begin, begin + static_cast<std::ptrdiff_t>(experts));
-      share[static_cast<std::size_t>(best - begin)] += 1 / tokens;
-      for (std::size_t e = 0; e < experts; ++e) mean[e] += p[row + e] / tokens;
-    }
-    for (std::size_t e = 0; e < experts; ++e)
-      sum += static_cast<double>(experts) * share[e] * mean[e];
-    return x;
-  }
-  bool replaces() const override { return false; }
-
-  double sum = 0;
-};
-
-TransformerConfig of_experts() {
-  TransformerConfig config = small_config();
-  config.attention = "mixture";
-  config.experts = 3;
-  return config;
-}
-
-// Against central differences of the measure that a hook takes, shard by shard; the reported loss
-// stays that of the tokens.
-TEST(TrainingStep, ExpertsAreBalancedShardByShard) {
-  Transformer model = random_model(of_experts());
-  const Batch batch = random_batch(5, 6, 1);
-  constexpr double kFactor = 0.7;
-  TrainingStep::Options options = options_at(3);
-  const StepResult plain = step_of(model, {batch}, 2, 1, options);
-  options.expert_balance = kFactor;
-  const StepResult balanced = step_of(model, {batch}, 2, 1, options);
-  EXPECT_EQ(balanced.loss_nats, plain.loss_nats);
-
-  const auto penalty = [&] {
-    double sum = 0;
-    for (const auto& [begin, end] : {std::pair<std::int64_t, std::int64_t>{0, 2}, {2, 5}}) {
-      const Batch part = batch.slice(begin, end);
-      Balance balance;
-      Pass pass;
-      pass.hooks = &balance;
-      static_cast<void>(model.logits({part.tokens, part.examples, part.time}, pass));
-      sum += kFactor * balance.sum * static_cast<double>(part.examples) / 5;
-    }
-    return sum;
-  };
-  for (const char* name : {"block.0.attention.router.weight", "block.1.attention.router.weight",
-                           "block.0.attention.key.weight", "token_embedding.weight"}) {
-    SCOPED_TRACE(name);
-    Parameter& parameter = *model.parameters().find(name);
-    const auto index = static_cast<std::size_t>(parameter.index());
-    const std::vector<double> with = balanced.gradients[index].to_vector();
-    const std::vector<double> without = plain.gradients[index].to_vector();
-    const std::vector<double> values = parameter.value().to_vector();
-    double largest = 0;
-    for (std::size_t i = 0; i < std::min<std::size_t>(values.size(), 12); ++i) {
-      constexpr double kStep = 1e-6;
-      const auto at = [&](double x) {
-        std::vector<double> moved = values;
-        moved[i] = x;
-        parameter.set_value(Array::from(parameter.shape(), moved, DType::float64));
-        return penalty();
-      };
-      const double slope = (at(values[i] + kStep) - at(values[i] - kStep)) / (2 * kStep);
-      EXPECT_NEAR(with[i] - without[i], slope, 1e-8) << i;
-      largest = std::max(largest, std::abs(slope));
-    }
-    parameter.set_value(Array::from(parameter.shape(), values, DType::float64));
-    EXPECT_GT(largest, 1e-5);
-  }
-}
-
-TEST(TrainingStep, ExpertsAreBalancedThroughCheckpoints) {
-  const Transformer model = random_model(of_experts());
-  TrainingStep::Options options = options_at(3);
-  options.expert_balance = 0.7;
-  const StepResult kept = step_of(model, {random_batch(5, 6, 1)}, 2, 1, options);
-  options.checkpoint_activations = true;
-  const StepResult again = step_of(model, {random_batch(5, 6, 1)}, 2, 1, options);
-  for (std::size_t i = 0; i < kept.gradients.size(); ++i) {
-    ASSERT_EQ(again.gradients[i].is_null(), kept.gradients[i].is_null()) << i;
-    if (kept.gradients[i].is_null()) continue;
-    EXPECT_EQ(again.gradients[i].to_vector(), kept.gradients[i].to_vector()) << i;
-  }
 }
 
 }  // namespace attune::training_step_test

@@ -27,7 +27,7 @@ struct Pass {
   AttentionStatistics* statistics = nullptr;  // added to; null: not wanted
   Hooks* hooks = nullptr;                     // null: none
   // Of the losses that layers have beside the model's (attach_loss), in units of its gradient; 0:
-  // they are not computed. Today that of a mixture of attentions.
+  // they are left out. Today that of a mixture of attentions.
   double layer_loss_weight = 0;
   // Keep the input of each block alone and compute the block again for the backward pass: less
   // memory, a third more work, the same bits. Without effect where there are hooks.
